@@ -87,6 +87,35 @@ def is_exact() -> bool:
     return torch.equal(torch._int_mm(left, right), (left.long() @ right.long()).int())
 
 
+def number_paddings(gm: GraphModule) -> None:
+    """Write the paddings ``"same"`` and ``"valid"`` of convolutions as numbers, in place: torchao takes no others."""
+    for node in list(gm.graph.nodes):
+        if node.target is not torch.ops.aten.conv2d.padding:
+            continue
+        given: list[Any] = [*node.args, *[None] * (3 - len(node.args))]
+        x, weight, bias, *rest = given
+        defaults: list[Any] = [[1, 1], "valid", [1, 1], 1]
+        stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
+        kernel = weight.meta["val"].shape[2:]
+        steps = zip(_pair(dilation), kernel, strict=True)
+        total = [step * (size - 1) if padding == "same" else 0 for step, size in steps]
+        before = [each // 2 for each in total]
+        (top, left), (bottom, right) = before, [all_of - b for all_of, b in zip(total, before, strict=True)]
+        with gm.graph.inserting_before(node):
+            if (top, left) != (bottom, right):  # torch adds the odd one after
+                pad, (top, left) = [left, right, top, bottom], (0, 0)
+                padded = gm.graph.call_function(torch.ops.aten.pad.default, (x, pad))
+                padded.meta["val"] = torch.ops.aten.pad.default(x.meta["val"], pad)
+                x = padded
+            made = gm.graph.call_function(
+                torch.ops.aten.conv2d.default, (x, weight, bias, stride, [top, left], dilation, groups)
+            )
+        made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        gm.graph.erase_node(node)
+    gm.recompile()
+
+
 def lower(gm: GraphModule) -> tuple[Counter[str], list[str]]:
     """Put products of int8 where ``gm`` has quantized ones, in place.
 
@@ -99,8 +128,11 @@ def lower(gm: GraphModule) -> tuple[Counter[str], list[str]]:
         x, scale, zero, low, high, dtype = node.args
         shift = _shift(dtype)
         _replace(gm, node, quantized, (x, scale, zero - shift, low - shift, high - shift))
-    for node in [node for node in gm.graph.nodes if node.target in _LAYERS]:
-        why = _lower(gm, node)
+    for node in list(gm.graph.nodes):
+        if node.target in _LAYERS:
+            why = _lower(gm, node)
+        else:
+            continue
         if why is None:
             done[_LAYERS[node.target]] += 1
         else:
@@ -125,7 +157,8 @@ _LAYERS = {torch.ops.aten.linear.default: "linear layers", torch.ops.aten.conv2d
 
 def _lower(gm: GraphModule, node: Node) -> str | None:
     """Replace a layer, or say why not."""
-    x, weight, bias, *rest = [*node.args, *[None] * (3 - len(node.args))]
+    given: list[Any] = [*node.args, *[None] * (3 - len(node.args))]
+    x, weight, bias, *rest = given
     if node.kwargs or not (_is(x, _FROM_TENSOR) and _is(weight, _FROM_CHANNEL)):
         return "PT2E quantizes only its weight or its input, or neither"
     stored, scales, zeros, axis = weight.args[:4]
@@ -135,7 +168,8 @@ def _lower(gm: GraphModule, node: Node) -> str | None:
     terms = values[0].numel()
     if terms > _MOST_TERMS:
         return f"a sum of {terms} products does not fit into int32"
-    stride, padding, dilation, groups = [*rest, *([1, 1], [0, 0], [1, 1], 1)[len(rest) :]]
+    defaults: list[Any] = [[1, 1], [0, 0], [1, 1], 1]
+    stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
     if groups != 1 or any(step != 1 for step in dilation):
         return f"there is no product of int8 for a convolution with groups={groups} and dilation={list(dilation)}"
     q, scale, zero, _, _, dtype = x.args

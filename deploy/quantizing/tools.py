@@ -223,7 +223,10 @@ def _by_pt2e(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Mad
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        prepared = prepare_pt2e(flat.program.module(), quantizer)
+        graph = flat.program.module()
+        assert isinstance(graph, torch.fx.GraphModule)
+        products.number_paddings(graph)
+        prepared = prepare_pt2e(graph, quantizer)
         for args, kwargs in calls:
             prepared(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         converted = convert_pt2e(prepared)

@@ -75,12 +75,13 @@ class Pictures(torch.nn.Module):
         self.norm = torch.nn.BatchNorm2d(8)
         self.each = torch.nn.Conv2d(8, 8, 3, groups=8)
         self.wide = torch.nn.Conv2d(8, 8, 3, dilation=2, bias=False)
+        self.same = torch.nn.Conv2d(8, 8, (2, 3), padding="same")
         self.narrow = torch.nn.Conv2d(8, 4, 1, stride=2)
         self.pool = torch.nn.MaxPool2d(2)
         self.last = torch.nn.Linear(16, 6)
 
     def forward(self, image, *, scale=1.0, unused=None):
-        image = self.narrow(self.wide(torch.relu(self.each(self.norm(self.first(image))))))
+        image = self.narrow(self.same(self.wide(torch.relu(self.each(self.norm(self.first(image)))))))
         return {"y": self.last(self.pool(image).flatten(1)) * scale, "unused": unused}
 
 
@@ -92,11 +93,14 @@ def test_products_in_int8(backend, tmp_path):
     calls = [{"image": torch.randn(n, 3, 14, 14), "scale": 2.0} for n in (4, 2, 4)]
     quantized = torchmux.quantize(model, calls, backend=installed(backend))
     report = quantized.report
-    assert report.what == "weights and activations of 2 convolutions and 1 linear layers"
-    assert len(report.left) == 2 and "groups=8" in report.left[0] and "dilation=[2, 2]" in report.left[1]
+    assert report.what == "weights and activations of 3 convolutions and 1 linear layers"
+    assert [why for _, why in (each.split(": ") for each in report.left)] == [
+        "there is no product of int8 for a convolution with groups=8 and dilation=[1, 1]",
+        "there is no product of int8 for a convolution with groups=1 and dilation=[2, 2]",
+    ]
     assert 1e-4 < report.accuracy[0].relative_error < 5e-2 and report.seconds > 0 and report.float_seconds > 0
     traced = torchmux.report(quantized.compiled)
-    assert not traced.breaks and "aten._int_mm.default (3)" in str(traced)
+    assert not traced.breaks and "aten._int_mm.default (4)" in str(traced)
 
     image = torch.randn(3, 3, 14, 14)  # the first dimension is dynamic
     with torch.no_grad():
