@@ -3,8 +3,8 @@
     python benchmarks/starts.py [--rounds N] [--sides NAME,...] [--threads N] [--layers N] [--json FILE]
 
 A model with random weights is saved once for each side in an empty folder.  Then each round runs each side in a new
-process, in turns, with the files in the page cache.  A process measures its imports, what it takes to load, and the
-first call; the result must be that of eager.
+process, in turns, with the files in the page cache and Python's bytecode on disk.  A process measures its imports, what
+it takes to load, and the first call; the result must be that of eager.
 
 * ``eager``: the model without initialized weights, a state dict in safetensors, and the call: what loading is held
   against.
@@ -141,6 +141,8 @@ def run(side: str, folder: Path, options: argparse.Namespace, *more: str) -> str
     own = {
         "TORCHMUX_CACHE_DIR": str(folder / "torchmux"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "OMP_NUM_THREADS": str(options.threads), "TOKENIZERS_PARALLELISM": "false",
+        # The bytecode of all packages is on disk after the first round, as if pip had installed each of them.
+        "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
     }  # fmt: skip
     command = [
         sys.executable, "-P", os.path.abspath(__file__), "--one", side, "--folder", str(folder),
