@@ -23,6 +23,7 @@ from torchmux.registry.errors import LoadRefused
 
 from .frames import check, frame_again, frame_told
 from .graphs import graph_again, graph_told
+from .operators import is_missing
 from .paths import Reader, Writer, paths_in, sources_in
 from .state import State
 from .values import NotTold, again, told
@@ -204,6 +205,12 @@ class Entry:
         self.name: str = told["name"]
         self.backend: str = told["graph"]["backend"] if told["graph"] is not None else "none"
         self.placements: list[list[Any]] = told["placements"]
+        missing = sorted({op for _, op, *_ in self.placements if is_missing(op)})
+        if missing:
+            raise LoadRefused(
+                f"A saved file calls {', '.join(missing)}, which no package has registered in this process. Import "
+                "the package that registers it, as the program did that saved the file, then load the file."
+            )
         self.decision: Mapping[str, Any] | None = told.get("decision")
         reader = Reader(told["paths"])
         self.guards = _guards_again(told["guards"], reader)

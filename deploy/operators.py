@@ -185,3 +185,11 @@ def is_aten(name: str) -> bool:
     except AttributeError:
         return False
     return parts[1] in _FACTORIES or any("Tensor" in str(argument.type) for argument in schema.arguments)
+
+
+def is_missing(name: str) -> bool:
+    """Whether this is the name of an operator that nothing in this process has registered."""
+    parts = name.split(".")
+    if len(parts) != 3 or parts[0] in ("aten", "prims"):
+        return False
+    return not hasattr(getattr(torch.ops, parts[0]), parts[1])

@@ -300,3 +300,21 @@ def test_a_module_may_be_among_the_positional_arguments(tmp_path):
         compiled = torchmux.compile(Returns(4, 4).eval(), backend="aot_eager")
         compiled(x[:1])
         torchmux.save(compiled, tmp_path / "file")
+
+
+def test_operators_of_other_packages_are_registered_before_a_file_is_loaded(tmp_path):
+    library = torch.library.Library("of_a_package", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    for key in ("CPU", "Meta"):
+        library.impl("twice", lambda x: x * 2, key)
+
+    def program(x):
+        return torch.ops.of_a_package.twice(x) + 1
+
+    compiled = torchmux.compile(program, backend="native")
+    compiled(torch.ones(3))
+    torchmux.save(compiled, tmp_path / "file")
+    assert torch.equal(torchmux.load(tmp_path / "file")(torch.ones(3)), torch.full((3,), 3.0))
+    library._destroy()
+    with pytest.raises(torchmux.LoadRefused, match=r"calls of_a_package\.twice\.default, which no package.*Import"):
+        torchmux.load(tmp_path / "file")
