@@ -5,6 +5,7 @@ From the ground up:
 * ``index`` is the algebra of positions: polynomials over loop variables and sizes,
 * ``expressions`` are scalar expressions, the buffers that they read, and statements over index spaces,
 * ``operation_table`` says of each operation its types, its cost, and how targets spell it,
+* ``ranges`` are what integers can be, whatever memory holds,
 * ``operations`` makes expressions, and simplifies them,
 * ``values`` are tensors while a graph is lowered: shapes with a way to compute any element,
 * ``layout`` says in which order a value lies in memory where nothing prescribes it,

@@ -73,6 +73,7 @@ class Node:
     * ``cast``, ``round`` (attr: the half-precision type whose precision the value takes),
     * ``check`` (attr: a size, whether negative values count from the end, and the number of the fault to report): the
       argument, verified to be an index,
+    * ``within`` (attr: a size): the argument, which is known to be an index without being verified,
     * anything else is an operation of ``operation_table.py`` on the arguments.
     """
 

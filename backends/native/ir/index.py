@@ -307,9 +307,10 @@ def _find_least(value: Ix) -> int | None:
                 return None
             rest = _make({tuple(a for a in mono if a is not atom): coef})
             if isinstance(atom, Data):
-                if atom.node.op != "check":
+                if atom.node.op not in ("check", "within"):
                     return None
-                end = atom.node.attr[0] - 1  # what it was verified to be less than
+                extent = atom.node.attr[0] if atom.node.op == "check" else atom.node.attr
+                end = extent - 1
             elif isinstance(atom, Var):
                 end = atom.size - 1
             elif isinstance(atom, Rem):

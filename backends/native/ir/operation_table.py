@@ -96,6 +96,7 @@ _add("result", "-> T", cpp=BY_PRINTER, triton=BY_PRINTER)
 _add("cast", "U -> T", cpp=BY_PRINTER, triton=BY_PRINTER)
 _add("round", "S -> S", cpp=BY_PRINTER, triton=BY_PRINTER)
 _add("check", "L -> L", cpp=BY_PRINTER, triton=BY_PRINTER)
+_add("within", "L -> L", cpp="{0}", triton="{0}", cost=0)
 _add("pair", "T L -> T", cpp=BY_PRINTER, triton=BY_PRINTER)
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import index
+from . import index, ranges
 from .expressions import Buffer, Node, compute_type, make, rewrite
 from .index import Index
 from .operation_table import OPERATIONS
@@ -192,6 +192,8 @@ def _is_short(node: Node) -> bool:
     """Whether a number is known to fit into 32 bits: indices and constants may be."""
     if node.op in ("const", "index"):
         return index.less(node.attr, 2**31) and index.not_negative(node.attr + 2**31)
+    if node.op == "within":
+        return bool(node.attr <= 2**31)
     return node.op == "check" and type(node.attr[0]) is int and node.attr[0] <= 2**31
 
 
@@ -306,4 +308,8 @@ def check(node: Node, extent: Index, *, wrap: bool, fault: int) -> Node:
     node = cast(node, torch.int64)
     if node.op in ("const", "index") and index.not_negative(node.attr) and index.less(node.attr, extent):
         return node
+    if type(extent) is int:
+        least, greatest = ranges.of(node)
+        if least >= 0 and greatest < extent:
+            return make("within", (node,), torch.int64, extent)
     return make("check", (node,), torch.int64, (extent, wrap, fault))

@@ -289,7 +289,7 @@ def _converted(value: Value, dtype: torch.dtype) -> Value:
 def test_every_operation_is_run() -> None:
     written_by_printers = {name for name, op in OPERATIONS.items() if op.cpp.text == BY_PRINTER}
     assert written_by_printers == {"const", "index", "load", "result", "cast", "round", "check", "pair"}
-    assert {*EAGER, "floor_div", "floor_rem", "shl", "shr", *written_by_printers} == set(OPERATIONS)
+    assert {*EAGER, "floor_div", "floor_rem", "shl", "shr", "within", *written_by_printers} == set(OPERATIONS)
 
 
 def test_the_table_is_whole() -> None:
