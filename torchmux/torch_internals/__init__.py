@@ -35,6 +35,7 @@ from .aot import (
     aot_autograd,
     ask_torch_for_constants,
     compiled_function,
+    count_of_results,
     draws_have_effects,
     floats_needed,
     functorch_config,
@@ -42,6 +43,7 @@ from .aot import (
     keep_saved_buffers,
     keeps_graph,
     min_cut_partition,
+    written_inputs,
 )
 from .c_functions import (
     SDPBackend,

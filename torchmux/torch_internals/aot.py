@@ -46,6 +46,24 @@ def inputs_are_mutated() -> bool:
     return metadata is not None and any(i.mutates_data or i.mutates_metadata for i in metadata.input_info)
 
 
+def written_inputs() -> dict[int, bool]:
+    """The inputs to which the graph that AOTAutograd compiles in this tracing context writes, by position.
+
+    True for those of which autograd does not see the write, as one to ``x.data``.
+    """
+    from torch._guards import TracingContext
+
+    known = TracingContext.get().fw_metadata.input_info
+    return {i: info.mutations_hidden_from_autograd for i, info in enumerate(known) if info.mutates_data}
+
+
+def count_of_results() -> int:
+    """How many results of that graph's forward pass are not for its backward pass; these come after them."""
+    from torch._guards import TracingContext
+
+    return TracingContext.get().fw_metadata.num_forward_returns
+
+
 def keep_saved_buffers() -> None:
     """Say of the graph that AOTAutograd compiled last that backward gives no memory away.
 

@@ -137,7 +137,7 @@ def _is_plain(function: Any, known: Any) -> bool:
         function.num_symints_saved_for_bw,
         not function.boxed_grads_call,
         not hasattr(BackwardCFunction, "maybe_clear_saved_tensors"),
-        any(i.mutates_data or i.mutates_metadata for i in known.input_info),
+        any(i.mutates_metadata for i in known.input_info),  # of data that is written to, the graph takes care or copies
         known.mutated_inp_runtime_indices,
         known.num_outputs_aliased,
         known.num_intermediate_bases,

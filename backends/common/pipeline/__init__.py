@@ -6,6 +6,7 @@
 * ``aot``: the captured graph traced to functional ATen graphs, by ``make_fx`` or by torch's AOTAutograd,
 * ``autocast``: weights that it casts once for a region, and casts inside of operators,
 * ``tangents``: backward graphs that come when gradients do, for the gradients that there are,
+* ``saved``: what a forward graph saves for its backward graph: tensors rather than views of them,
 * ``derivatives``: what compiled code cannot be differentiated for, which torch computes from the captured graph,
 * ``overlap``: writes to tensors that overlap themselves, which leave the graph to torch,
 * ``decompose``: which operators are taken apart while tracing, and which stay whole,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -26,6 +26,7 @@ from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
 from .decompose import Table, corrections, differentiated_whole, draws_kept, drop_dead_code, kept_whole
 from .derivatives import Derivatives, Joint
+from .saved import bases_saved
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -145,12 +146,46 @@ def through_autograd(
     """
     if overlap.may_be_written_to(gm, fakes):
         raise StaysInTorch(overlap.REASON)
+    settings: dict[str, Any] = {"training": training, "strict": strict, "whole": whole}
+    if training:  # of inference, only what the short way cannot do comes here
+        with contextlib.suppress(_ReturnsWhatItWrites):
+            return _through_autograd(gm, fakes, table, lower, writes_inputs=True, **settings)
+    return _through_autograd(gm, fakes, table, lower, writes_inputs=False, **settings)
+
+
+class _ReturnsWhatItWrites(Exception):
+    """The forward graph may not write to inputs."""
+
+
+def _through_autograd(
+    gm: GraphModule,
+    fakes: Sequence[Any],
+    table: Table,
+    lower: Lower,
+    *,
+    training: bool,
+    strict: bool,
+    whole: Iterable[Any],
+    writes_inputs: bool,
+) -> Callable[..., Sequence[Any]]:
+    """See :func:`through_autograd`; whether the forward graph writes to inputs itself where autograd does not mind.
+
+    Otherwise it returns their new contents, and torch copies each.
+
+    Raises:
+        _ReturnsWhatItWrites: only torch's copies can be right for this graph.
+        StaysInTorch: see :func:`through_autograd`.
+    """
     aot = internals.aot_autograd()
     tangents, joint = Tangents(), Joint()
 
     def compiler(backward: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
             if not backward:
+                if training:
+                    _keep_old_contents(part)
+                if writes_inputs and _returns_what_it_writes(part):
+                    raise _ReturnsWhatItWrites
                 return _boxed(lower(part, inputs, False))
             return _boxed(Backward(part, tangents, internals.not_captured(lambda gm: lower(gm, inputs, True))))
 
@@ -173,13 +208,53 @@ def through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(joint.noticed(draws_kept(internals.min_cut_partition()))),
+            partition_fn=tangents.counted(joint.noticed(draws_kept(bases_saved(internals.min_cut_partition())))),
             decompositions=table,
+            keep_inference_input_mutations=writes_inputs,
         )
         internals.keep_saved_buffers()
         if joint.is_known:
             compiled = Derivatives(compiled, gm, fakes, joint, strict=strict)
         return tangents.watched(compiled)
+
+
+def _keep_old_contents(forward: GraphModule) -> None:
+    """Let backward have copies of those inputs that are written to after the forward graph has read them.
+
+    The trace takes a program's own copies away where nothing is seen to write.
+
+    Raises:
+        StaysInTorch: autograd does not see the write, so eager may have kept the input itself, or a copy.
+    """
+    written, results = internals.written_inputs(), internals.count_of_results()
+    output = forward.graph.output_node()
+    saved = [v for v in output.args[0][results:] if isinstance(v, Node)]
+    if not written or not saved:
+        return
+    placeholders, root = forward.graph.find_nodes(op="placeholder"), aliasing.roots(forward.graph)
+    contents = {placeholders[position]: hidden for position, hidden in written.items()}
+    copies: dict[Node, Node] = {}
+    for node in saved:
+        if root[node] not in contents or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        if contents[root[node]]:
+            raise StaysInTorch("its backward pass reads an input to which it writes unseen by autograd")
+        with forward.graph.inserting_after(node):
+            copies[node] = forward.graph.call_function(torch.ops.aten.clone.default, (node,))
+        copies[node].meta = {"val": node.meta["val"].clone()}
+    if copies:
+        kept = [copies.get(v, v) for v in output.args[0][results:]]
+        output.args = ((*output.args[0][:results], *kept),)
+        forward.recompile()
+
+
+def _returns_what_it_writes(forward: GraphModule) -> bool:
+    """Whether a forward graph returns an input that it writes to, or writes to one by another operator than a copy."""
+    written = [n for n in forward.graph.nodes if aliasing.writes(n)]
+    root = aliasing.roots(forward.graph)
+    returned = {root[n] for n in forward.graph.output_node().all_input_nodes}
+    copies = all(n.target is torch.ops.aten.copy_.default for n in written)
+    return not copies or not returned.isdisjoint(root[n.args[0]] for n in written)
 
 
 def _has_lstm(gm: GraphModule) -> bool:

@@ -1,0 +1,92 @@
+"""What a forward graph saves for its backward graph: what views show, rather than the views.
+
+The trace saves the transposed weight of each linear layer, and often both a tensor and a view of it.  Each takes a call
+of torch's in the forward pass, and memory of a runtime that returns no views.  The backward graph makes them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from . import aliasing
+
+Split = Callable[..., tuple[GraphModule, GraphModule]]
+
+
+def bases_saved(split: Split) -> Split:
+    """A partition function that makes of views which ``split`` saves what they are views of."""
+
+    def split_and_save(
+        joint: GraphModule, *args: Any, num_fwd_outputs: int, **more: Any
+    ) -> tuple[GraphModule, GraphModule]:
+        forward, backward = split(joint, *args, num_fwd_outputs=num_fwd_outputs, **more)
+        while save_bases(forward.graph, backward.graph, num_fwd_outputs):  # parts of what is saved only now come next
+            forward.recompile()
+            backward.recompile()
+        return forward, backward
+
+    return split_and_save
+
+
+def save_bases(forward: Graph, backward: Graph, results: int) -> bool:
+    """Change both graphs, which know what is saved by the same names; whether there was something to change.
+
+    Args:
+        results: how many outputs of ``forward`` are not saved; they come first.
+    """
+    output = forward.output_node()
+    returned, saved = output.args[0][:results], output.args[0][results:]
+    taken = {node.name: node for node in backward.find_nodes(op="placeholder")}
+    chains = {v: chain for v in saved if v not in returned and v.name in taken and (chain := _chain(v, saved))}
+    if not chains:
+        return False
+    kept: dict[Any, None] = {}  # in the order of the placeholders, whose names are what both graphs have in common
+    for value in saved:
+        if value not in chains:
+            kept[value] = None
+        elif chains[value][0] not in saved:
+            kept[chains[value][0]] = None
+    for value, chain in chains.items():
+        _view_again(chain, taken, backward, taken[value.name])
+    output.args = ((*returned, *kept),)
+    return True
+
+
+def _chain(view: Node, saved: Collection[Any]) -> list[Node]:
+    """From a tensor that is as good to save as ``view`` to the view, of views by nothing but numbers; or nothing."""
+    chain, found = [view], 0
+    while (base := aliasing.viewed(chain[-1])) is not None and _is_plain(chain[-1], base):
+        chain.append(base)
+        # A part of something larger would keep all of it.
+        if base.op == "placeholder" or base in saved or _numel(base) == _numel(view) is not None:
+            found = len(chain)
+    return chain[:found][::-1]
+
+
+def _is_plain(view: Node, base: Node) -> bool:
+    is_tensor = isinstance(view.meta.get("val"), torch.Tensor) and isinstance(base.meta.get("val"), torch.Tensor)
+    return is_tensor and view.all_input_nodes == [base] and "saved_tensor_with_no_vc_check" not in view.meta
+
+
+def _numel(node: Node) -> int | None:
+    numel = node.meta["val"].numel()
+    return numel if type(numel) is int else None
+
+
+def _view_again(chain: list[Node], taken: dict[str, Node], backward: Graph, placeholder: Node) -> None:
+    """Replace the ``placeholder`` of a view by one of what it shows, and the view of that."""
+    base, *views = chain
+    if base.name not in taken:
+        with backward.inserting_before(placeholder):
+            taken[base.name] = backward.placeholder(base.name)
+        taken[base.name].meta = dict(base.meta)
+    made, at = {base: taken[base.name]}, backward.find_nodes(op="placeholder")[-1]
+    for view in views:
+        with backward.inserting_after(at):
+            at = made[view] = backward.node_copy(view, lambda n: made[n])
+    placeholder.replace_all_uses_with(at)
+    backward.erase_node(placeholder)

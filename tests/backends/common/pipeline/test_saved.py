@@ -1,0 +1,141 @@
+"""What a forward graph saves for backward, and buffers that it writes to."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchmux
+from torchmux.backends.common.pipeline import aliasing, saved
+
+
+class _CountsCalls(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        count.add_(1)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradient * x, None
+
+
+def copied_and_changed(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    y = w * buffer.clone()
+    with torch.no_grad():
+        buffer.add_(1)
+    return y.sin()
+
+
+def unseen(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    y = w * buffer
+    buffer.data.add_(1)
+    return y
+
+
+def shown(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    y = w * buffer.clone() * buffer.view(2, 2).clone().flatten()
+    buffer.mul_(3)
+    return y.exp(), buffer.view(2, 2)
+
+
+def twice(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    buffer[1:3] = 5.0
+    y = w * buffer.clone()
+    buffer[0] = 7.0
+    return y * 2
+
+
+def exchanged(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    before = buffer.clone()
+    buffer.copy_(w.detach() * 2)
+    return (w * before).sin() * w
+
+
+def depends(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    y = (w * buffer.clone()).relu()
+    buffer.add_(y.detach().mean())
+    return y.cumsum(0)
+
+
+def counted(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    return _CountsCalls.apply(w, buffer) * buffer.clone()
+
+
+def statistics(w: torch.Tensor, buffer: torch.Tensor) -> Any:
+    rows = torch.cat([w.view(2, 2), w.view(2, 2) ** 2 + 1])
+    return F.batch_norm(rows, buffer[:2], buffer[2:], training=True) ** 2
+
+
+PROGRAMS = [copied_and_changed, unseen, shown, twice, exchanged, depends, counted, statistics]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_buffers_that_are_read_and_written(program: Any, backend: str, dynamic: bool | None) -> None:
+    call = torchmux.compile(program, backend=backend, dynamic=dynamic)
+    weights = [torch.tensor([0.3, -0.7, 1.1, 0.2], requires_grad=True) for _ in range(2)]
+    buffers = [torch.tensor([1.5, 0.5, 2.0, 1.0]) for _ in range(2)]
+    for _ in range(3):
+        for run, w, buffer in zip((call, program), weights, buffers, strict=True):
+            found = run(w, buffer)
+            first = found[0] if isinstance(found, tuple) else found
+            (first * torch.arange(first.numel()).view_as(first)).sum().backward()
+        torch.testing.assert_close(buffers[0], buffers[1])
+        torch.testing.assert_close(weights[0].grad, weights[1].grad, rtol=1e-4, atol=1e-5)
+
+
+def test_statistics_are_written_by_the_graph() -> None:
+    ours = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    eager = copy.deepcopy(ours)
+    call = torchmux.compile(ours, backend="native")
+    for x in torch.randn(3, 5, 3):
+        call(x).square().sum().backward()
+        eager(x).square().sum().backward()
+    for name, buffer in ours.named_buffers():
+        torch.testing.assert_close(buffer, eager.get_buffer(name))
+    (graph,) = torchmux.report(call).graphs
+    assert "overwritten(" in graph.report.output_code[1]  # the host function says which inputs its kernels change
+
+
+def _graph(names: str) -> tuple[torch.fx.Graph, dict[str, torch.fx.Node]]:
+    graph, nodes = torch.fx.Graph(), {}
+    for name in names.split():
+        nodes[name] = graph.placeholder(name)
+        nodes[name].meta["val"] = torch.empty(2, 3)
+    return graph, nodes
+
+
+def test_bases_take_the_places_of_views() -> None:
+    """Outputs and placeholders stay in the same order; a part is saved as it is, unless the whole is saved as well."""
+    forward, f = _graph("w x")
+    f["y"] = forward.call_function(torch.ops.aten.sin.default, (f["x"],))
+    f["part"] = forward.call_function(torch.ops.aten.select.int, (f["y"], 0, 0))
+    f["flat"] = forward.call_function(torch.ops.aten.view.default, (f["y"], [6]))
+    f["turned"] = forward.call_function(torch.ops.aten.t.default, (f["w"],))
+    for name, value in (("y", torch.empty(2, 3)), ("part", torch.empty(3)), ("flat", torch.empty(6))):
+        f[name].name, f[name].meta["val"] = name, value
+    f["turned"].name, f["turned"].meta["val"] = "turned", torch.empty(3, 2)
+    forward.output((f["y"], f["turned"], f["part"], f["x"], f["flat"]))
+    backward, b = _graph("turned part x flat tangents_1")
+    total = backward.call_function(torch.ops.aten.sum.default, (b["turned"],))
+    more = backward.call_function(torch.ops.aten.mul.Tensor, (b["flat"], total))
+    backward.output((more, b["part"], b["x"]))
+    assert saved.save_bases(forward, backward, 1)
+    backward.lint()
+    kept = [n.name for n in forward.output_node().args[0][1:]]
+    assert kept == ["w", "part", "x", "y"]
+    assert [n.name for n in backward.find_nodes(op="placeholder")] == [*kept, "tangents_1"]
+    assert [n.target for n in backward.nodes if aliasing.is_view(n)].count(torch.ops.aten.t.default) == 1
+    assert more.args[0].target is torch.ops.aten.view.default
+    assert saved.save_bases(forward, backward, 1)
+    backward.lint()
+    assert [n.name for n in backward.find_nodes(op="placeholder")] == ["w", "x", "y", "tangents_1"]
+    assert not saved.save_bases(forward, backward, 1)
