@@ -25,11 +25,17 @@ _codes = CodeMap()  # a C function that is no object's method -> the code of wha
 def with_frame(fn: Any) -> Any:
     """``fn``, or a function that calls it where a call of ``fn`` itself would run no function to capture."""
     first = _first_function(fn)
-    if first is None:
+    if first is None or _has_hooks(fn):
         return _calls(fn)
     if not isinstance(fn, torch.nn.Module):
         ask_for(first)
     return fn
+
+
+def _has_hooks(fn: Any) -> bool:
+    """Whether it is a module with hooks: torch's code calls them, which is captured as part of its caller only."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks")
+    return isinstance(fn, torch.nn.Module) and any(vars(fn).get(name) for name in hooks)
 
 
 def _first_function(fn: Any) -> types.FunctionType | None:

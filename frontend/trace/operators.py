@@ -21,7 +21,6 @@ from ..breaks import GraphBreak
 from ..values import arrays
 from ..values.arrays import ARRAYS, ArrayValue, KnownArrayValue
 from ..values.base import MISSING, Raised, Value
-from ..values.classes import NewWeakrefValue
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
@@ -29,7 +28,8 @@ from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
-from ..values.instance_dict import InstanceDictValue
+from ..values.facets.instance_dict import InstanceDictValue
+from ..values.facets.references import NewWeakrefValue
 from ..values.objects import ObjectValue
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue

@@ -51,6 +51,7 @@ from .c_functions import (
     custom_device_name,
     get_tracing_state,
     group_tensors_by_device_and_dtype,
+    infer_size,
     log_api_usage_once,
     tracing_questions,
 )
