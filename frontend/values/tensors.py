@@ -94,8 +94,8 @@ def only_adds_attributes(cls: type) -> bool:
         return False
     if not issubclass(cls, torch.Tensor) or type(cls) not in _METACLASSES or hasattr(cls, "__getattr__"):
         return False
-    function: Any = getattr(cls, "__torch_function__", None)
-    if function is not ti.disabled_torch_function or cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    function, dispatch = (getattr(cls, name, None) for name in ("__torch_function__", "__torch_dispatch__"))
+    if function is not ti.disabled_torch_function or dispatch is not torch.Tensor.__torch_dispatch__:
         return False
     base = _torch_class(cls)
     own = {name for each in cls.__mro__[: cls.__mro__.index(base)] for name in vars(each)}
