@@ -17,6 +17,7 @@ from .bytecode.identity import CodeMap
 from .hook.library import ask_for, is_library
 
 _LEADS_TO_ONE = (types.FunctionType, types.MethodType, functools.partial)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _OF_NO_OBJECT = (types.ModuleType, type, types.NoneType)
 
 _codes = CodeMap()  # a C function that is no object's method -> the code of what calls it, which equal ones share
@@ -25,11 +26,20 @@ _codes = CodeMap()  # a C function that is no object's method -> the code of wha
 def with_frame(fn: Any) -> Any:
     """``fn``, or a function that calls it where a call of ``fn`` itself would run no function to capture."""
     first = _first_function(fn)
-    if first is None:
+    if first is None or _has_hooks(fn):
         return _calls(fn)
     if not isinstance(fn, torch.nn.Module):
         ask_for(first)
     return fn
+
+
+def _has_hooks(fn: Any) -> bool:
+    """Whether it is a module with hooks of the program: torch's code calls them, captured as part of its caller."""
+    if not isinstance(fn, torch.nn.Module) or vars(fn).get("_forward_hooks_always_called"):
+        return False
+    hooks = [hook for name in _HOOKS for hook in (vars(fn).get(name) or {}).values()]
+    functions = [_first_function(hook) for hook in hooks]
+    return bool(hooks) and not any(f is None or is_library(f.__code__.co_filename) for f in functions)
 
 
 def _first_function(fn: Any) -> types.FunctionType | None:

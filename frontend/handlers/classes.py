@@ -11,12 +11,12 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..values.base import MISSING, Value
+from ..values.base import Value
 from ..values.builtin_methods import call_builtin_method
-from ..values.classes import NewWeakrefValue
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
@@ -26,9 +26,10 @@ from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
 from ..values.descriptors import MethodValue
 from ..values.exceptions import ExceptionValue
+from ..values.facets.references import removable_handle, weak_reference
+from ..values.facets.supers import SuperValue
 from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
-from ..values.supers import SuperValue
 from ..values.tensors import TensorValue
 from .table import constructs
 
@@ -199,7 +200,7 @@ def mapping_proxy(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return ProxyValue(mapping)
 
 
-@constructs(property, staticmethod, classmethod, functools.cached_property)
+@constructs(staticmethod, classmethod, functools.cached_property)
 def descriptor(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak(breaks.C_FUNCTION, f"creating a {cls.__name__}")
 
@@ -251,15 +252,5 @@ def exception(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
-@constructs(weakref.ref)
-def weak_reference(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Of an object from outside, which lives as long as the call does; Python has one such reference for each."""
-    real = args[0].real() if len(args) == 1 and not kwargs else MISSING
-    if real is MISSING or args[0].source is None or not isinstance(args[0], ObjectValue):
-        raise GraphBreak(breaks.C_FUNCTION, "weakref.ref of a new object, or with a callback")
-    reference = weakref.ref(real)
-    if (known := tr.memo_of(reference)) is not None:
-        return known
-    made = NewWeakrefValue(args[0], reference)
-    tr.remember(reference, made)
-    return made
+constructs(weakref.ref)(weak_reference)
+constructs(RemovableHandle)(removable_handle)

@@ -17,8 +17,8 @@ from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, RangeValue, TupleValue
 from ..values.containers.sets import SetValue
+from ..values.facets.instance_dict import InstanceDictValue
 from ..values.functions import FunctionValue
-from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from .table import handles
 

@@ -22,14 +22,16 @@ from ..values.contexts import (
     GRAD_CLASSES,
     UNKNOWN_GRAD,
     AutocastValue,
+    ContextValue,
     GradModeValue,
     InferenceModeValue,
     NullContextValue,
     RegionValue,
 )
+from ..values.functions import wrap_function
 from ..values.scalars import in_optimizer
 from ..values.tensors import TensorValue
-from .table import constructs, handles
+from .table import FOLDABLE, constructs, handles
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -66,6 +68,7 @@ def are_transforms_active(tr: Tracer) -> Value:
     return ConstValue(region is not None)
 
 
+FOLDABLE.add(ti.infer_size)
 handles(ti.get_tracing_state)(lambda tr: NONE)
 handles(ti.count_dispatch_modes)(lambda tr: ConstValue(0))  # which every check of a graph guards
 
@@ -240,6 +243,30 @@ for _module in (torch, ti.c_torch):
     ):  # fmt: skip
         if hasattr(_module, _name) and getattr(_module, _name).__class__ is not property:
             _refuse(getattr(_module, _name), f"torch.{_name}")
+
+
+# --- context managers by hand ---
+
+
+def _by_hand(function: Any, name: str) -> None:
+    """``cls.__enter__(context)``, as ``contextlib.ExitStack`` calls it."""
+
+    @handles(function)
+    def call(tr: Tracer, context: Value, *args: Value) -> Value:
+        if isinstance(context, ContextValue):
+            return context.call_method(tr, name, list(args), {})
+        return wrap_function(tr, function, None).call(tr, [context, *args], {})  # of a class that derives from it
+
+
+for _cls in (
+    *GRAD_CLASSES,
+    torch.inference_mode,
+    torch.autocast,
+    torch.profiler.record_function,
+    contextlib.nullcontext,
+):
+    for _name in ("__enter__", "__exit__"):
+        _by_hand(getattr(_cls, _name), _name)
 
 
 # --- grad mode and autocast ---------------------------------------------------------------------------------------

@@ -109,6 +109,13 @@ def check(tr: Tracer, asked_for: bool) -> None:
         raise LeftToEager(tr.op_count, "in a layer that eager code calls", always=not file.endswith(_OF_LAYERS))
 
 
+def check_before_break(tr: Tracer, asked_for: bool) -> None:
+    """Raise LeftToEager for a layer of torch's that breaks the graph when it has hardly begun, as a packed RNN does."""
+    file = tr.code.co_filename
+    if not asked_for and tr.op_count < FEW and file.startswith(_LAYERS) and not file.endswith(_OF_LAYERS):
+        raise LeftToEager(tr.op_count, "before a graph break in a layer that eager code calls", always=False)
+
+
 def note(reason: str) -> str:
     """``reason`` of a break, with what became of the loop around it."""
     return f"{reason} (the surrounding loop runs in eager: an iteration has too little to capture)"

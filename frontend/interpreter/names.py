@@ -14,8 +14,8 @@ from ..guards.kinds.objects import NotInDict
 from ..guards.sources import Const, Item
 from ..values.base import NULL, Raised
 from ..values.cells import CellValue
+from ..values.facets.supers import SuperValue
 from ..values.local_classes import BuildClassValue
-from ..values.supers import SuperValue
 from .frame import Frame, op
 
 if TYPE_CHECKING:

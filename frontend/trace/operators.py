@@ -21,7 +21,6 @@ from ..breaks import GraphBreak
 from ..values import arrays
 from ..values.arrays import ARRAYS, ArrayValue, KnownArrayValue
 from ..values.base import MISSING, Raised, Value
-from ..values.classes import NewWeakrefValue
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
@@ -29,10 +28,11 @@ from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
-from ..values.instance_dict import InstanceDictValue
+from ..values.facets.instance_dict import InstanceDictValue
+from ..values.facets.references import NewWeakrefValue
 from ..values.objects import ObjectValue
 from ..values.scalars import ReadNumber
-from ..values.tensors import TensorValue
+from ..values.tensors import TensorValue, is_torch_class
 from ..values.texts import DataText
 from .enumerations import ask_member
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY
@@ -479,7 +479,10 @@ class Operators(Tracer):
         own = value.pytype()
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
             mark = "_is_param" if cls is torch.nn.Parameter else "_is_buffer"
-            return value.has_mark(self, mark) if isinstance(value, SubclassValue) else own is cls
+            if not isinstance(value, TensorValue) or (is_torch_class(own) and not isinstance(value, SubclassValue)):
+                return own is cls
+            self.guard_bases(own)
+            return cls in own.__mro__ or value.has_mark(self, mark)
         if (
             isinstance(value, TensorValue)
             and cls.__module__ == "torch"

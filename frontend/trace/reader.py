@@ -56,10 +56,10 @@ from ..values.containers.sets import wrap_set
 from ..values.contexts import wrap_context
 from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
+from ..values.facets.supers import wrap_super
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.modules import wrap_module
 from ..values.objects import HashedKey, ObjectValue
-from ..values.supers import wrap_super
 from ..values.tensors import TensorValue, is_plain_tensor
 from .subclasses import subclass_input
 from .tracer import ActiveFrame, Tracer
@@ -76,7 +76,7 @@ _WEAK_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorTyp
 # Parts of the typing machinery are instances that a program may only pass on or compare.
 _INERT_TYPES = (
     typing.TypeVar, type(list[int]), types.UnionType,
-    torch.Generator, torch.cuda.Stream if hasattr(torch.cuda, "Stream") else torch.Generator,
+    *((torch.cuda.Stream,) if hasattr(torch.cuda, "Stream") else ()),
     type(threading.Lock()), property, staticmethod, classmethod,
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ from ..values.arrays import ArrayValue, tensor_of
 from ..values.base import Value
 from ..values.constants import ConstValue, NumpyNumberValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
-from ..values.tensors import TensorValue, is_plain_tensor
+from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
 from .desugar import desugared
 from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .tracer import OpenRegion
@@ -101,6 +101,7 @@ class GraphRecorder(SymbolicNumbers):
         if tensor.is_quantized or tensor.is_nested or tensor.layout is not torch.strided:
             kind = "nested" if tensor.is_nested else tensor.layout
             raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is not a plain strided tensor ({kind})")
+        guard_additions(self, type(tensor))
         dims = None if static or self._fixed_sizes else self.dims_of(tensor, source)
         shape_source = ShapeSource(f"t{len(self.shape_inputs)}")
         try:

@@ -49,8 +49,8 @@ from ..values.containers.mappings import DictValue
 from ..values.containers.proxies import ProxyValue
 from ..values.contexts import ContextValue
 from ..values.exceptions import ExceptionValue
+from ..values.facets.instance_dict import InstanceDictValue
 from ..values.functions import FunctionValue, bind
-from ..values.instance_dict import InstanceDictValue
 from ..values.objects import ObjectValue
 from .attention_switches import Switches
 from .effects import Effects
@@ -149,6 +149,10 @@ class Trace(GraphRecorder, Reader, Operators):
 
     def let_go(self) -> None:
         """Drop the program's objects: a trace is part of circles, and weak references tell who is alive."""
+        for value in self._memo.values():
+            for slot in ("obj", "_items", "entries"):
+                if hasattr(value, slot):
+                    setattr(value, slot, None)
         self._memo.clear()
         self._keep.clear()
         self.root.locals.clear()

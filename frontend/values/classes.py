@@ -25,6 +25,7 @@ from .containers.sequences import ListValue, TupleValue
 from .containers.sets import SetValue
 from .descriptors import MethodValue, bind_class_attribute
 from .exceptions import ExceptionValue
+from .facets.properties import NewPropertyValue
 from .functions import FunctionValue, bind
 from .objects import ObjectValue
 
@@ -350,6 +351,8 @@ def allocate(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value])
         return ObjectValue(cls, storage=SetValue({}))
     if issubclass(cls, tuple):
         return ObjectValue(cls, storage=TupleValue(args[0].unpack(tr) if args else []))
+    if issubclass(cls, property):
+        return NewPropertyValue(cls)
     for scalar in (str, int, float):
         if issubclass(cls, scalar):
             return ObjectValue(cls, storage=tr.fold(scalar, [a.const(tr) for a in args], {}))
@@ -417,32 +420,6 @@ class WeakrefValue(RealValue):
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tr.wrap(self.obj(), Referent(self.source or Const(self.obj, "weak reference")))
-
-
-class NewWeakrefValue(Value):
-    """A weak reference to an object from outside, which the trace has made."""
-
-    __slots__ = ("reference", "target")
-
-    def __init__(self, target: Value, reference: weakref.ref) -> None:
-        self.target = target
-        self.reference = reference  # of the object of this call
-        self.source = None
-
-    def real(self) -> Any:
-        return self.reference
-
-    def pytype(self) -> type:
-        return weakref.ReferenceType
-
-    def truth(self, tr: Tracer) -> bool:
-        return True
-
-    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.target
-
-    def rebuild(self, out: FrameWriter) -> str:
-        return f"{out.names.const(weakref.ref)}({out.value(self.target)})"
 
 
 def _type_argument(tr: Tracer, value: Value) -> Any:

@@ -6,6 +6,7 @@ import enum
 import math
 import operator
 import types
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -259,6 +260,9 @@ class ConstMethodValue(Value):
         return f"({out.value(self.owner)}).{self.name}"
 
 
+_MOST_KEYS = 32  # that a symbolic number is compared with; among more it is a constant
+
+
 class SymValue(GraphValue):
     """A symbolic number: ``sym`` is torch's SymInt, SymFloat or SymBool, ``node`` its place in the graph."""
 
@@ -311,6 +315,15 @@ class SymValue(GraphValue):
             return None
         args = [self._expression(out, each) for each in node.args]
         return None if None in args else f"{out.names.const(node.target)}({', '.join(args)})"  # type: ignore[arg-type]
+
+
+def is_another(tr: Tracer, key: Value, keys: Collection[Any]) -> bool:
+    """Whether ``key`` is a symbolic integer unlike all ``keys`` of a container; no more than that is guarded then."""
+    if not isinstance(key, SymValue) or not isinstance(key.sym, torch.SymInt) or len(keys) > _MOST_KEYS:
+        return False
+    if not all(type(each) in (int, bool, str, type(None)) for each in keys):
+        return False
+    return not any(tr.decide(key.sym == int(each)) for each in keys if isinstance(each, int))
 
 
 def sym_result(tr: Tracer, result: Any, node: Any) -> Value:

@@ -163,8 +163,8 @@ class NNModuleValue(ObjectValue):
             self._initialize_lazy(tr, args, kwargs)
         if own.get("_compiled_call_impl") is not None:
             raise GraphBreak(OPERATION, f"{self.describe()} was compiled in place by Module.compile")
-        if any(own.get(table) for table in HOOKS) or any(getattr(nn_module, table) for table in _GLOBAL_HOOKS):
-            if own.get("_forward_hooks_always_called") or nn_module._global_forward_hooks_always_called:
+        if any(self._has_hooks(tr, table) for table in HOOKS) or _has_global_hooks(tr):
+            if self._has_hooks(tr, "_forward_hooks_always_called") or nn_module._global_forward_hooks_always_called:
                 # torch's own code calls them only where it is not compiled
                 raise GraphBreak(OPERATION, f"{self.describe()} has forward hooks that are always called")
             return tr.wrap(_CALL_IMPL, None).call(tr, [self, *args], kwargs)
@@ -172,6 +172,12 @@ class NNModuleValue(ObjectValue):
             tr.guards.add(NoHooks(self.source))
         tr.guard_no_global_hooks(nn_module, _GLOBAL_HOOKS)
         return self.getattr(tr, "forward").call(tr, args, kwargs)
+
+    def _has_hooks(self, tr: Tracer, table: str) -> bool:
+        """Whether a table of hooks has any, the trace's own among them."""
+        hooks = self.obj.__dict__.get(table)
+        written = None if hooks is None else self._written_table(tr, table)
+        return bool(hooks) if written is None else written.truth(tr)
 
     def _initialize_lazy(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> None:
         """Let a lazy module make its parameters, for which it only looks at shapes; the trace starts again with them.
@@ -197,6 +203,15 @@ class NNModuleValue(ObjectValue):
 
     def rebuild(self, out: FrameWriter) -> str:
         raise GraphBreak(OPERATION, f"{self.describe()} has no path by which the compiled frame could load it")
+
+
+def _has_global_hooks(tr: Tracer) -> bool:
+    for table in _GLOBAL_HOOKS:
+        hooks = getattr(nn_module, table)
+        written = tr.memo_of(hooks)
+        if hooks or (written is not None and not tr.effects.is_clean(written)):
+            return True
+    return False
 
 
 def _may_draw(node: Any) -> bool:

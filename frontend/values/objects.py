@@ -169,7 +169,7 @@ class ObjectValue(Value):
         if name == "__class__" and raw is _CLASS:
             return tr.lift(self.pytype())
         if name == "__dict__":
-            from .instance_dict import InstanceDictValue
+            from .facets.instance_dict import InstanceDictValue
 
             if self.namespace is None:
                 self.namespace = InstanceDictValue(self)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchmux import torch_internals as ti
+
 from ..breaks import DATA_DEPENDENT_BRANCH, OPERATION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
 from ..guards.kinds.classes import ClassFinds, NotInClasses
-from ..guards.kinds.objects import NoAttribute, NoOwnAttribute
+from ..guards.kinds.objects import NoAttribute, NoOwnAttribute, NotInDict
 from ..guards.kinds.tensors import PropertyEquals, StorageOffset, Strides
 from ..guards.sources import Attr, Const
 from .base import MISSING, GraphValue, Raised, Value
@@ -64,8 +66,52 @@ _TENSOR_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _FOUND = {cls: {n: raw for base in cls.__mro__[::-1] for n, raw in vars(base).items()} for cls in _TENSOR_CLASSES}
 
 
+# What a class may have of its own and its tensors still do with each operator what torch's do.
+_HARMLESS = frozenset(
+    {"__new__", "__init__", "__init_subclass__", "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__",
+     "__annotations__", "__annotate__", "__firstlineno__", "__static_attributes__", "__repr__", "__deepcopy__",
+     "__reduce_ex__", "__torch_function__", "__orig_bases__", "__parameters__", "__class_getitem__"}
+)  # fmt: skip
+_OVERRIDES = ("__torch_function__", "__torch_dispatch__", "__getattribute__", "__getattr__", "__setattr__")
+_METACLASSES = tuple(map(type, _TENSOR_CLASSES))
+
+
+def is_torch_class(cls: type) -> bool:
+    """Whether this is torch's own class of tensors, of parameters or of buffers."""
+    return cls in _TENSOR_CLASSES
+
+
 def is_plain_tensor(obj: Any) -> bool:
-    return type(obj) in _TENSOR_CLASSES
+    return type(obj) in _TENSOR_CLASSES or only_adds_attributes(type(obj))
+
+
+def only_adds_attributes(cls: type) -> bool:
+    """Whether a class derives from a tensor's and changes nothing: operators give plain tensors, as of a parameter.
+
+    A class that inherits ``Tensor.__torch_function__`` is none of them: operators on its tensors give tensors of it.
+    """
+    if cls in _TENSOR_CLASSES:
+        return False
+    if not issubclass(cls, torch.Tensor) or type(cls) not in _METACLASSES or hasattr(cls, "__getattr__"):
+        return False
+    function, dispatch = (getattr(cls, name, None) for name in ("__torch_function__", "__torch_dispatch__"))
+    if function is not ti.disabled_torch_function or dispatch is not torch.Tensor.__torch_dispatch__:
+        return False
+    base = _torch_class(cls)
+    own = {name for each in cls.__mro__[: cls.__mro__.index(base)] for name in vars(each)}
+    return not any(name in _FOUND[base] or name == "__slots__" for name in own - _HARMLESS)
+
+
+def _torch_class(cls: type) -> type:
+    """torch's own class of tensors that ``cls`` is or derives from."""
+    return next(base for base in cls.__mro__ if base in _FOUND)
+
+
+def guard_additions(tr: Tracer, cls: type) -> None:
+    """The class goes on changing nothing of what tensors do."""
+    if cls not in _TENSOR_CLASSES:
+        for name in _OVERRIDES:
+            tr.guard_lookup(cls, name, tr.static_lookup(cls, name))
 
 
 class TensorValue(GraphValue):
@@ -115,8 +161,8 @@ class TensorValue(GraphValue):
         if name in self.attrs:
             return self.attrs[name]
         raw = tr.static_lookup(self.cls, name)
-        if raw is not _FOUND[self.cls].get(name, MISSING):  # the program has changed torch's class
-            return bind_class_attribute(tr, self, self.cls, name, raw)
+        if raw is not _FOUND[_torch_class(self.cls)].get(name, MISSING):  # the program's, in its class or in torch's
+            return self._of_the_program(tr, name, raw)
         self._guard_class(tr, name, raw)
         if name in CONST_PROPERTIES:
             value = getattr(self.example, name)
@@ -154,10 +200,27 @@ class TensorValue(GraphValue):
             raise Raised(tr.make_exception(AttributeError, message))
         return TensorMethodValue(self, name)
 
+    def _of_the_program(self, tr: Tracer, name: str, raw: Any) -> Value:
+        """An attribute that a class has of the program."""
+        if self.source is not None and self.is_input and not tr.is_data_descriptor(raw):
+            own = tr.real_inputs[self.node].__dict__
+            if name in own:
+                tr.guard_lookup(self.cls, name, raw)
+                return tr.wrap(own[name], Attr(self.source, name))
+            tr.guards.add(NotInDict(Attr(self.source, "__dict__"), name, "attribute "))
+        return bind_class_attribute(tr, self, self.cls, name, raw)
+
+    def has_mark(self, tr: Tracer, name: str) -> bool:
+        """Whether torch has marked the object as a parameter or a buffer, which is no class then."""
+        try:
+            return self.getattr(tr, name).truth(tr)
+        except Raised:
+            return False
+
     def guard_operator(self, tr: Tracer, name: str) -> None:
         """Python's syntax goes on finding torch's own special method in the class."""
         raw = tr.static_lookup(self.cls, name)
-        if raw is not _FOUND[self.cls].get(name, MISSING):
+        if raw is not _FOUND[_torch_class(self.cls)].get(name, MISSING):
             raise GraphBreak(OPERATION, f"{name} of {self.describe()}, which the program has replaced")
         self._guard_class(tr, name, raw)
 
@@ -198,8 +261,11 @@ class TensorValue(GraphValue):
             return
         if name == "data" and value is self:
             return  # it has that data already
-        if hasattr(torch.Tensor, name) or (self.is_input and self.source is None):
+        raw = tr.static_lookup(self.cls, name)
+        is_taken = hasattr(torch.Tensor, name) or (raw is not MISSING and hasattr(type(raw), "__get__"))
+        if is_taken or (self.is_input and self.source is None):
             raise GraphBreak(OPERATION, f"setting attribute {name!r} of {self.describe()}")
+        tr.guard_lookup(self.cls, name, raw)
         tr.effects.changed(self)
         self.attrs[name] = value
 

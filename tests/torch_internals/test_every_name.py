@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
+import torch
 
 from torchmux import torch_internals as ti
 
@@ -25,13 +26,15 @@ APART = {"symbolic_tensors", "tracer_stand_in", "inductor_stand_in", "stand_in"}
 
 
 @checks("c_operator_modules", "c_torch", "VariableFunctions", "tracing_questions", "get_tracing_state",
-        "log_api_usage_once")  # fmt: skip
+        "log_api_usage_once", "infer_size", "disabled_torch_function")  # fmt: skip
 def test_functions_in_c() -> None:
     for module in (*ti.c_operator_modules(), ti.c_torch, ti.VariableFunctions):
         assert any(callable(getattr(module, name)) for name in dir(module))
     assert all(question() is False for question in ti.tracing_questions())
     assert callable(ti.VariableFunctions.sin)
     assert ti.get_tracing_state() is None
+    assert torch.nn.Parameter.__torch_function__ is ti.disabled_torch_function
+    assert ti.infer_size(torch.Size([3, 1]), torch.Size([2])) == (3, 2)
     assert ti.log_api_usage_once("torchmux.tests") is None
 
 

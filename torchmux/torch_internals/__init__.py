@@ -51,8 +51,10 @@ from .c_functions import (
     c_operator_modules,
     c_torch,
     custom_device_name,
+    disabled_torch_function,
     get_tracing_state,
     group_tensors_by_device_and_dtype,
+    infer_size,
     log_api_usage_once,
     tracing_questions,
 )

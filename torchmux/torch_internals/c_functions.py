@@ -12,6 +12,8 @@ SDPBackend = torch._C._SDPBackend
 group_tensors_by_device_and_dtype = torch._C._group_tensors_by_device_and_dtype
 custom_device_name = torch._C._get_privateuse1_backend_name
 get_tracing_state = torch._C._get_tracing_state
+disabled_torch_function = torch._C._disabled_torch_function_impl  # of classes whose operators give plain tensors
+infer_size = torch._C._infer_size  # the shape to which two shapes broadcast
 log_api_usage_once = torch._C._log_api_usage_once
 
 

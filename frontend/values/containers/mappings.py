@@ -14,7 +14,7 @@ from ...guards.kinds.containers import HasKey, HasKeyFrom, Keys, KeysAt, KeyType
 from ...guards.sources import Attr, Element, Elements, Item, ItemOf, RawItem, Source
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
-from ..constants import ConstValue
+from ..constants import ConstValue, SymValue, is_another
 from .iteration import IteratorValue, SequenceIterator
 from .sequences import TupleValue
 from .sets import SetValue
@@ -73,6 +73,8 @@ class DictValue(Value):
 
     def lookup(self, tr: Tracer, key: Value) -> Value | None:
         """The element under ``key``, or None; guards presence or absence of this key only."""
+        if self._lacks(tr, key):
+            return None
         hashed = key.hash_key(tr)
         found = self.entries.get(hashed)
         if found is None:
@@ -93,7 +95,16 @@ class DictValue(Value):
             return
         tr.guards.add(HasKey(self.source, self._base(), tr.stable(hashed), present, what))
 
+    def _lacks(self, tr: Tracer, key: Value) -> bool:
+        """Whether ``key`` is a symbolic number that is no key, which is then guarded without making it a constant."""
+        if not isinstance(key, SymValue) or not is_another(tr, key, self.entries):
+            return False
+        self.guard_keys(tr)
+        return True
+
     def has(self, tr: Tracer, key: Value) -> bool:
+        if self._lacks(tr, key):
+            return False
         hashed = key.hash_key(tr)
         present = hashed in self.entries
         if not self._keys_guarded:

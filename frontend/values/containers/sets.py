@@ -15,7 +15,7 @@ from ...guards.kinds.containers import KeysAt, RawLength, SameElements, SetOrder
 from ...guards.sources import Element, Elements, Source
 from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
-from ..constants import ConstValue
+from ..constants import ConstValue, is_another
 from .iteration import SequenceIterator
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SetValue(Value):
         return ConstValue(len(self.entries))
 
     def contains(self, tr: Tracer, item: Value) -> Value:
-        return ConstValue(item.hash_key(tr) in self.entries)
+        return ConstValue(not is_another(tr, item, self.entries) and item.hash_key(tr) in self.entries)
 
     def iter(self, tr: Tracer) -> Value:
         return SetIterator(self, self.unpack(tr))

@@ -82,7 +82,7 @@ def decorators(x):
     return without(x), without_parentheses(x), with_it(x), switched(x), x * 1
 
 
-@feature(more="inference mode is entered between graphs", inputs=with_leaf)
+@feature(inputs=with_leaf)
 def decorator_of_inference_mode(x):
     return inferred(x)
 
@@ -102,7 +102,7 @@ def decorated_functions():
     yield switched, (leaf(3),)
 
 
-@feature(more="inference mode is entered between graphs")
+@feature()
 def decorated_function_of_inference_mode():
     yield inferred, (tensor(),)
 

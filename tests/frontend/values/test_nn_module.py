@@ -390,7 +390,7 @@ def own_setattr(x, m):
     return m(x), m.last
 
 
-@feature(more="a module with parameters is made between graphs")
+@feature()
 def modules_made_inside(x):
     torch.manual_seed(1)
     m = nn.Sequential(nn.Linear(4, 4), nn.ReLU())

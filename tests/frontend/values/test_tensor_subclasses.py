@@ -5,6 +5,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import torchmux
+
 from ..snippets.corpus import tensor
 from ..worlds import BACKENDS, check_graphs, check_same, feature, features_of
 
@@ -126,7 +128,7 @@ def subclass_in_a_closure():
     yield run, (tensor(),)
 
 
-@feature(more="a subclass of torch.Tensor ends the graph")
+@feature()
 def subclass_without_a_function():
     def run(x):
         return x + 1, type(x * 2).__name__
@@ -138,7 +140,7 @@ class Scaled(torch.nn.Parameter):
     pass
 
 
-@feature(more="a subclass of torch.Tensor ends the graph")
+@feature()
 def parameter_subclass():
     weight = Scaled(torch.ones(4))
 
@@ -228,6 +230,97 @@ def torch_functions_disabled(x):
 @feature()
 def overrides_are_asked(x):
     return torch.overrides.has_torch_function((x,)), torch.overrides.is_tensor_like(x), x * 2
+
+
+class Tagged(torch.nn.Parameter):
+    """Parameters that carry more than their data, as libraries for large models have them."""
+
+    tag, scale = None, 3
+
+    def __new__(cls, data, kind="a"):
+        made = super().__new__(cls, data)
+        made.kind = kind
+        return made
+
+    @property
+    def twice(self):
+        return self * 2
+
+    def scaled(self, x):
+        return x * self.scale
+
+
+class Adding(Tagged):
+    def add(self, other):
+        return super().add(other) * 100
+
+
+class WithTags(torch.nn.Module):
+    def __init__(self, cls):
+        super().__init__()
+        self.first, self.second = cls(torch.ones(4), "b"), cls(torch.arange(4.0))
+        self.second.tag = 5
+
+    def forward(self, x):
+        first, second = self.first, self.second
+        y = first.scaled(x) + first.twice + second.add(first)
+        if first.kind == "b" and second.tag is not None:
+            y = y * second.tag
+        kinds = isinstance(first, torch.nn.Parameter), isinstance(first, Tagged), type(first).__name__, first.tag
+        return y, kinds, type(first.detach()) is torch.Tensor, first
+
+
+@feature()
+def parameters_with_attributes():
+    model = WithTags(Tagged)
+    yield model, (tensor()[:, :1],)
+    yield model, (tensor()[:, :1],)
+    yield type(model.first.grad)
+    model.first.kind = "z"
+    yield model, (tensor()[:, :1],)
+    model.second.scale = model.first.scale = 4
+    yield model, (tensor()[:, :1],)
+    model.first.tag = "own"
+    yield model, (tensor()[:, :1],)
+
+
+@feature()
+def attributes_of_parameters_that_change():
+    weight = Tagged(torch.ones(4))
+
+    def run(weight, x):
+        weight.kind += "!"
+        weight.tag, weight.fresh = 3, x * 2
+        return weight.scaled(x), weight.kind, weight.tag, weight.fresh
+
+    for _ in range(2):
+        yield run, (weight, torch.ones(4))
+    yield weight.kind, weight.tag, weight.fresh, Tagged.tag
+
+
+CHANGES = {
+    "scale": 7,
+    "add": lambda self, other: self * 50,
+    "__add__": lambda self, other: torch.zeros(4),
+    "__torch_function__": classmethod(torch.Tensor.__torch_function__.__func__),
+    "__getattribute__": lambda self, name: 9 if name == "scale" else torch.nn.Parameter.__getattribute__(self, name),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_the_class_of_a_parameter_gets_is_seen(name, monkeypatch):
+    model, x = WithTags(Tagged), torch.ones(2, 4)
+    compiled = torchmux.compile(model, backend="eager")
+    compiled(x)
+    monkeypatch.setattr(Tagged, name, CHANGES[name], raising=False)
+    expected, actual = model(x)[0], compiled(x)[0]
+    assert type(actual) is type(expected)
+    torch.testing.assert_close(actual, expected)
+
+
+def test_a_parameter_that_changes_an_operator_runs_in_eager():
+    model, x = WithTags(Adding), torch.ones(2, 4)
+    torch.testing.assert_close(torchmux.compile(model, backend="eager")(x)[0], model(x)[0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

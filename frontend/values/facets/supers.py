@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import OPERATION, GraphBreak
-from ..guards.kinds.objects import NoOwnAttribute
-from ..guards.sources import Const, RawAttr, Source
-from .base import Raised, Value
-from .descriptors import MethodValue, bind_class_attribute
+from ...breaks import OPERATION, GraphBreak
+from ...guards.kinds.objects import NoOwnAttribute
+from ...guards.sources import Const, RawAttr, Source
+from ..base import Raised, Value
+from ..descriptors import MethodValue, bind_class_attribute
 
 if TYPE_CHECKING:
-    from ..trace.tracer import FrameWriter, Tracer
+    from ...trace.tracer import FrameWriter, Tracer
 
 
 class SuperValue(Value):

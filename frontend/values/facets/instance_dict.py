@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..guards.kinds.containers import Keys
-from .base import MISSING, Raised, Value
-from .builtin_methods import builtin_method
-from .constants import ConstValue
-from .containers.mappings import DictValue, pairs
-from .objects import DELETED, ObjectValue, attribute_base, own_namespace
+from ...guards.kinds.containers import Keys
+from ..base import MISSING, Raised, Value
+from ..builtin_methods import builtin_method
+from ..constants import ConstValue
+from ..containers.mappings import DictValue, pairs
+from ..objects import DELETED, ObjectValue, attribute_base, own_namespace
 
 if TYPE_CHECKING:
-    from ..trace.tracer import FrameWriter, Tracer
+    from ...trace.tracer import FrameWriter, Tracer
 
 
 class InstanceDictValue(Value):
