@@ -62,7 +62,7 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
     if node.dtype is dtype:
         return node
     if node.op == "complex":
-        return _cast_parts(*node.args, dtype)
+        return _cast_parts(node, dtype)
     if dtype.is_complex:
         return complex_of(cast(node, dtype.to_real()), const(0, dtype.to_real()))
     if node.op == "const" and (not isinstance(node.attr, float) or math.isfinite(node.attr)):
@@ -89,7 +89,8 @@ def complex_of(real: Node, imaginary: Node) -> Node:
     return make("complex", (real, imaginary), real.dtype.to_complex())
 
 
-def _cast_parts(real: Node, imaginary: Node, dtype: torch.dtype) -> Node:
+def _cast_parts(node: Node, dtype: torch.dtype) -> Node:
+    real, imaginary = node.args
     if dtype.is_complex:
         return complex_of(cast(real, dtype.to_real()), cast(imaginary, dtype.to_real()))
     if dtype is torch.bool:

@@ -221,6 +221,10 @@ def _power(ctx: Context, a: Value, exponent: Any) -> Value:
 # --- reductions -------------------------------------------------------------------------------------------------------
 
 
+def _part_of(a: Value, which: int) -> Callable[[tuple[Index, ...]], Node]:
+    return lambda at: a.at(at).args[which]
+
+
 @_lowers(aten.sum.default, aten.sum.dim_IntList)
 def _sum(ctx: Context, a: Value, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
     chosen = dims_of(dims, a.rank)
@@ -230,8 +234,7 @@ def _sum(ctx: Context, a: Value, dims: Any = None, keepdim: bool = False, *, dty
     ctx.keep(a)
     real = ctx.dtype.to_real()
     sums = []
-    for which in (0, 1):
-        part = Value(a.sizes, real, lambda at, which=which: a.at(at).args[which])
+    for part in (Value(a.sizes, real, _part_of(a, which)) for which in (0, 1)):
         sums.append(drop(ctx.program.reduce("sum", part, chosen, real, lambda node: node), chosen, keepdim))
     return Value(sums[0].sizes, ctx.dtype, lambda at: complex_of(*(total.at(at) for total in sums)))
 
