@@ -308,6 +308,8 @@ class _Lowering:
 
     def _keep(self, node: Node, result: Any) -> None:
         """Put what several nodes use into memory, if computing it again costs more."""
+        if node.target is _aten.view_as_real.default:
+            return  # it is in memory already, unless only one part or the other is taken of it
         if isinstance(result, Value):
             if result.place is None and _times_used(node) > 1 and self._is_worth(result):
                 strides = image_layout(result) or self.size.strides(node.meta["val"])
