@@ -149,7 +149,7 @@ class Program:
         if type(size) is int:
             if size == 0:
                 raise ops.Unsupported(words)
-        elif not index.less(0, size):
+        else:  # also where the capture says so: whoever calls the code may have been told less
             self.needs.append(Need(size, error, words))
 
     # --- statements -----------------------------------------------------------------------------------------------

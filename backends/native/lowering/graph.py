@@ -12,7 +12,6 @@ from torch.fx import GraphModule, Node
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
 
-from .. import targets
 from ..devices import device_of
 from ..ir import index
 from ..ir.expressions import operators_in
@@ -407,7 +406,7 @@ def _same_layout(sizes: Any, found: Any, wanted: Any) -> bool:
 def _check_dtypes(node: Node) -> None:
     passed_on = _lowering_of(node) is None  # to torch's operator, which may know more types
     for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
-        if value.dtype in COMPLEX and targets.of_device(value.device.type) == "cpu":
+        if value.dtype in COMPLEX:
             continue
         if value.dtype not in SUPPORTED and not (passed_on and value.dtype in OPAQUE):
             raise Unsupported(f"tensors of {value.dtype}")
