@@ -162,7 +162,11 @@ def _square(x: Node) -> Node:
 
 
 def _of_one(function: Callable[[Node], Node]) -> Lowering:
-    return lambda ctx, a: elementwise(ctx, function, a, compute=a.dtype)
+    def lower(ctx: Context, a: Any) -> Value:
+        # A gradient may have the conjugate of a number of the program.
+        return elementwise(ctx, function, a, compute=a.dtype if isinstance(a, Value) else ctx.dtype)
+
+    return lower
 
 
 for _op, _function in (

@@ -115,6 +115,7 @@ def test_conjugates_that_torch_only_notes() -> None:
 def test_gradients() -> None:
     def loss(x: Tensor, angle: Tensor) -> Tensor:
         turned = torch.view_as_complex(x.reshape(-1, 4, 2)) * torch.polar(torch.ones_like(angle), angle)
+        turned = turned * (1 + 2j)
         squares = (turned * turned.conj()).real.sum() + (turned / (turned + 3)).imag.mean()
         return torch.view_as_real(turned).sigmoid().sum() + squares + turned.abs().sum()
 
