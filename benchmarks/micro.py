@@ -109,6 +109,8 @@ def tensors(value: Any) -> list[Any]:
 
 def difference(got: list[Any], expected: list[Any], program: Program) -> str:
     """What is wrong with ``got``, or nothing; numbers are compared relative to the largest of their tensor."""
+    import torch
+
     if len(got) != len(expected):
         return f"{len(got)} tensors instead of {len(expected)}"
     for (x, x_strides), (y, y_strides) in zip(got, expected, strict=True):
@@ -118,6 +120,8 @@ def difference(got: list[Any], expected: list[Any], program: Program) -> str:
             return f"strides {x_strides} instead of {y_strides}"
         if program.random or not x.numel():
             continue
+        if x.is_complex():
+            x, y = torch.view_as_real(x.resolve_conj()), torch.view_as_real(y.resolve_conj())
         limit = program.tolerance if program.tolerance is not None else TOLERANCE.get(str(y.dtype)[6:], 0.0)
         error = (x.double() - y.double()).abs()
         error = error.where(~((x == y) | (x.isnan() & y.isnan())), 0.0)

@@ -55,6 +55,8 @@ class T:
     def _numbers(self, shape: list[int]) -> torch.Tensor:
         if self.dtype is torch.bool:
             return torch.rand(shape) < 0.5
+        if self.dtype.is_complex:
+            return torch.randn(shape, dtype=self.dtype)
         if not self.dtype.is_floating_point:
             least = torch.iinfo(self.dtype).min if self.low is None else int(self.low)
             most = torch.iinfo(self.dtype).max if self.high is None else int(self.high)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from micro_case import Case, T, bf16, case, f32, i32, i64, infer, module, train
+from micro_case import Case, T, bf16, case, f32, i32, i64, infer, module, train, u8
 from torch import nn
 from torch.nn import functional as F
 
@@ -400,6 +400,56 @@ infer(
     ).view(64, 512),
     T(64, 512),
 )
+
+# Complex numbers, waves and codes
+
+
+c64 = torch.complex64
+
+
+def apply_gate(state: Any, gate: Any) -> Any:
+    """One qubit of ten: ``gate`` mixes the two halves of the amplitudes that differ in it."""
+    low, high = state.view(32, 2, 16).unbind(1)
+    return torch.stack((gate[0, 0] * low + gate[0, 1] * high, gate[1, 0] * low + gate[1, 1] * high), 1).view(-1)
+
+
+def mandelbrot_steps(c: Any) -> Any:
+    z = torch.zeros_like(c)
+    for _ in range(8):
+        z = z * z + c
+    return z.abs() < 2
+
+
+infer("wave/quantum-gate", apply_gate, T(1024, dtype=c64), T(2, 2, dtype=c64))
+infer("wave/probabilities", lambda s: (p := (s * s.conj()).real) / p.sum(-1, keepdim=True), T(64, 512, dtype=c64))
+infer("wave/propagate", lambda f, k: f * torch.exp(1j * k), T(128, 256, dtype=c64), T(128, 256))
+infer("wave/mandelbrot", mandelbrot_steps, T(128, 128, dtype=c64))
+infer("wave/impedance", lambda r, x: (50 - (z := torch.complex(r, x))) / (50 + z), T(4096, low=1, high=9), T(4096))
+infer(
+    "wave/mix-down", lambda x, t: (x * torch.polar(torch.ones_like(t), -t)).view(64, 8, 32).sum(-1), T(64, 256), T(256)
+)
+infer("wave/beamform", lambda s, w: (s * w[:, None].conj()).sum(0).abs(), T(16, 1024, dtype=c64), T(16, dtype=c64))
+infer("wave/qam", lambda s, p: (s[:, None] - p).abs().argmin(-1), T(1024, dtype=c64), T(16, dtype=c64))
+infer("wave/moebius", lambda z: (z * 2 + 1j) / (z + 3), T(64, 256, dtype=c64))
+infer(
+    "wave/cross-spectrum",
+    lambda a, b: ((c := a * b.conj()) / c.abs().clamp_min(1e-6)).mean(0),
+    *[T(16, 513, dtype=c64)] * 2,
+)
+infer(
+    "code/fast-inverse-root", lambda x: (0x5F3759DF - (x.view(i32) >> 1)).view(f32) * 1.5, T(512, 256, low=0.5, high=9)
+)
+infer("code/bf16-by-hand", lambda x: ((x.view(i32) + 0x8000) >> 16).to(torch.int16).view(bf16), T(512, 256))
+infer("code/bytes-to-words", lambda b: b.view(i32) ^ 0x5A5A5A5A, T(256, 1024, dtype=u8))
+infer("code/words-to-bytes", lambda w: (w * 31).view(u8).to(f32) / 255, T(256, 128, dtype=i32))
+infer(
+    "code/place-values",
+    lambda d: (d * 8 ** torch.arange(6, device=d.device)).sum(-1),
+    T(2048, 6, dtype=i64, low=0, high=7),
+)
+infer("code/polynomial-hash", lambda t: (t.long() * 31 ** torch.arange(31, -1, -1)).sum(-1), T(256, 32, dtype=u8))
+infer("code/patches-blended", lambda p: F.fold(p, (64, 64), 16, stride=8) / 4, T(2, 256, 49))
+train("wave/phase-loss", lambda a, b: (torch.polar(a, b) * torch.polar(a, -a)).real.square().sum(), *[T(64, 64)] * 2)
 
 
 class Kan(nn.Module):

@@ -18,7 +18,7 @@ from ..common.cache import code_or_refusal, turns
 from ..common.cache.cache import default_cache
 from ..common.cache.keys import graph_key
 from . import artifact, faults, fingerprint, targets
-from .devices import device_of, device_of_graph, elsewhere
+from .devices import device_of, device_of_graph, elsewhere, tensors_in
 from .options import NativeOptions
 from .runtime import Made, MissingConstant, loaded
 
@@ -203,7 +203,15 @@ def _why_not_here(node: Node) -> str | None:
     device = device_of_graph(node.graph)
     if device.type not in targets.BY_DEVICE:
         return f"native does not run on {device.type}"
+    if targets.of_device(device.type) not in targets.WITH_COMPLEX and (found := _complex_in(node)):
+        return f"tensors of {found}"
     return targets.why_not(device) or (elsewhere(node) if device.type != "cpu" else None)
+
+
+def _complex_in(node: Node) -> torch.dtype | None:
+    """The dtype of complex numbers that a node takes or makes, if there are any."""
+    values = tensors_in([n.meta.get("val") for n in (node, *node.all_input_nodes)])
+    return next((v.dtype for v in values if v.dtype.is_complex), None)
 
 
 def _attends(query: torch.Tensor, scores: int) -> bool:

@@ -25,7 +25,7 @@ def device_of_graph(graph: Graph) -> torch.device:
     size = len(graph.nodes)
     known = _known.get(graph)
     if known is None or known[0] != size:
-        found = (t.device for node in graph.nodes for t in _tensors(node.meta.get("val")))
+        found = (t.device for node in graph.nodes for t in tensors_in(node.meta.get("val")))
         known = _known[graph] = size, next((device for device in found if device.type != "cpu"), _CPU)
     return known[1]
 
@@ -35,15 +35,16 @@ def elsewhere(node: Node) -> str | None:
 
     Tensors on the CPU that a graph on a GPU makes are few and small: torch makes them.
     """
-    found = {t.device for t in _tensors(node.meta.get("val"))}
+    found = {t.device for t in tensors_in(node.meta.get("val"))}
     if not found or found == {device_of_graph(node.graph)}:
         return None
     return f"it makes a tensor on {next(iter(found))}, but the graph runs on {device_of_graph(node.graph)}"
 
 
-def _tensors(value: Any) -> Iterable[torch.Tensor]:
+def tensors_in(value: Any) -> Iterable[torch.Tensor]:
+    """The tensors in what a node computes."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for part in value:
-            yield from _tensors(part)
+            yield from tensors_in(part)

@@ -128,7 +128,7 @@ def test_a_symbol_is_made_again_in_another_shape_env() -> None:
         ti.told_symbol(other, other.create_unbacked_symint().node.expr)
 
 
-@checks("size_range", "is_never_negative", "ranges_of")
+@checks("size_range", "is_never_negative", "least_of", "ranges_of")
 def test_size_range() -> None:
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
@@ -140,6 +140,7 @@ def test_size_range() -> None:
         least, usual, _ = expected
         assert ti.size_range(size * 2)[:2] == (2 * least, 2 * usual)
         assert ti.is_never_negative(size.node.shape_env, size.node.expr)
+        assert ti.least_of(size.node.shape_env, size.node.expr) == least
         ((name, text),) = ti.ranges_of(size * 2).items()
         assert name == str(size.node.expr)
         assert str(least) in text
@@ -148,6 +149,7 @@ def test_size_range() -> None:
         -2, _named_source(), DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True
     )
     assert not ti.is_never_negative(env, number)
+    assert ti.least_of(env, number) is None
 
 
 def _named_source():

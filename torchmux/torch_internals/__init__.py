@@ -144,6 +144,7 @@ from .shape_env import (
     holds,
     insert_runtime_asserts,
     is_never_negative,
+    least_of,
     made_number,
     made_symbol,
     named_source,

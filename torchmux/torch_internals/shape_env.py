@@ -77,6 +77,12 @@ def is_never_negative(shape_env: Any, expr: Any) -> bool:
     return bool(shape_env.bound_sympy(expr).lower >= 0)
 
 
+def least_of(shape_env: Any, expr: Any) -> int | None:
+    """The least value that an expression of symbols is known to have, if it cannot be negative; None if it can."""
+    lower = shape_env.bound_sympy(expr).lower
+    return int(lower) if lower >= 0 and lower.is_finite else None
+
+
 def ranges_of(size: Any) -> dict[str, str]:
     """The least and the largest value of each symbol in a symbolic number, as text."""
     node = size.node

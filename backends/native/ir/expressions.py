@@ -34,6 +34,8 @@ class Buffer:
 
     ``kind`` is "input", "temp" or "output", or "row" for scratch memory of a kernel; ``sizes`` and ``strides`` are
     those of the tensor that torch sees if it sees it.  ``numel`` counts the elements from the first to the last.
+    Complex numbers are ``pairs`` of a real part and an imaginary part: ``dtype`` is that of the parts, ``numel`` counts
+    these, and positions in the buffer are theirs.
     ``over`` is the input that the buffer is the new content of, and whose memory it shares.  What is ``rewritten`` has
     elements that are written more than once: it holds something before the first item that writes to it, which is the
     old content of ``over``, or a copy of the input ``begins``.
@@ -48,6 +50,12 @@ class Buffer:
     over: Buffer | None = None
     rewritten: bool = False
     begins: Buffer | None = None
+    pairs: bool = False
+
+    @property
+    def tensor_dtype(self) -> torch.dtype:
+        """The dtype of the tensor that torch sees."""
+        return self.dtype.to_complex() if self.pairs else self.dtype
 
     @property
     def numel(self) -> Index:
@@ -56,7 +64,7 @@ class Buffer:
         last: Index = 1
         for extent, stride in zip(self.sizes, self.strides, strict=True):
             last = last + (extent - 1) * stride
-        return last
+        return last * 2 if self.pairs else last
 
     def __repr__(self) -> str:
         return self.name
@@ -74,6 +82,7 @@ class Node:
     * ``check`` (attr: a size, whether negative values count from the end, and the number of the fault to report): the
       argument, verified to be an index,
     * ``within`` (attr: a size): the argument, which is known to be an index without being verified,
+    * ``complex``: a complex number of its two parts, of which lowering computes; no statement has it,
     * anything else is an operation of ``operation_table.py`` on the arguments.
     """
 

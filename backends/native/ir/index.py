@@ -286,6 +286,11 @@ def less(left: Index, right: Index) -> bool:
     return not_negative(right - left - 1)
 
 
+def bounds(value: Index) -> tuple[int | None, int | None]:
+    """The least and the greatest value, as far as they can be shown."""
+    return _least_of(value), _greatest(value)
+
+
 def _least(value: Ix) -> int | None:
     """A lower bound: variables go to the end that makes their terms small, sizes to their least value."""
     found = _interned.get(("least", value))

@@ -28,9 +28,12 @@ KINDS: dict[str, frozenset[torch.dtype]] = {
     "F": _FLOATS,
     "S": frozenset((torch.float32,)),
     "I": _INTEGERS,
+    "D": frozenset((torch.float64,)),
+    "J": frozenset((torch.int32,)),
     "L": frozenset((torch.int64,)),
     "N": _FLOATS | _INTEGERS,
     "B": _BOOL,
+    "C": frozenset((torch.complex64, torch.complex128)),
     "G": _INTEGERS | _BOOL,
     "T": _FLOATS | _INTEGERS | _BOOL,
     "U": _FLOATS | _INTEGERS | _BOOL,
@@ -98,6 +101,12 @@ _add("round", "S -> S", cpp=BY_PRINTER, triton=BY_PRINTER)
 _add("check", "L -> L", cpp=BY_PRINTER, triton=BY_PRINTER)
 _add("within", "L -> L", cpp="{0}", triton="{0}", cost=0)
 _add("pair", "T L -> T", cpp=BY_PRINTER, triton=BY_PRINTER)
+_add("complex", "F F -> C", cpp=BY_PRINTER, triton=BY_PRINTER, cost=0)
+
+for _size, _float, _int in ((32, "S", "J"), (64, "D", "L")):  # the bits of a number as an integer, and back
+    for _name, _from, _to, _type in (("bits", _float, _int, "int"), ("number", _int, _float, "float")):
+        _spelled = f"({{0}}).to(tl.{_type}{_size}, bitcast=True)"
+        _add(f"{_name}_{_size}", f"{_from} -> {_to}", cpp=f"{_name}({{0}})", triton=_spelled)
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 

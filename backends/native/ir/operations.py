@@ -29,6 +29,8 @@ def const(value: Any, dtype: torch.dtype) -> Node:
     if isinstance(value, index.Ix):
         return cast(make("index", (), torch.int64, value), dtype)
     dtype = compute_type(dtype)
+    if dtype.is_complex:
+        return complex_of(const(value.real, dtype.to_real()), const(value.imag, dtype.to_real()))
     if dtype is torch.bool:
         value = bool(value)
     elif is_float(dtype):
@@ -59,6 +61,10 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
     dtype = compute_type(dtype)
     if node.dtype is dtype:
         return node
+    if node.op == "complex":
+        return _cast_parts(node, dtype)
+    if dtype.is_complex:
+        return complex_of(cast(node, dtype.to_real()), const(0, dtype.to_real()))
     if node.op == "const" and (not isinstance(node.attr, float) or math.isfinite(node.attr)):
         if not (isinstance(node.attr, float) and not is_float(dtype) and abs(node.attr) >= 2**31):
             return const(node.attr, dtype)
@@ -73,6 +79,55 @@ def cast(node: Node, dtype: torch.dtype) -> Node:
     if node.op == "const" and isinstance(node.attr, float) and not is_float(dtype):
         raise Unsupported(f"{node.attr} as an integer, which has no defined value")
     return make("cast", (node,), dtype)
+
+
+# --- complex numbers: a node of each part -----------------------------------------------------------------------------
+
+
+def complex_of(real: Node, imaginary: Node) -> Node:
+    """A complex number of its parts; every complex node is one of these."""
+    return make("complex", (real, imaginary), real.dtype.to_complex())
+
+
+def _cast_parts(node: Node, dtype: torch.dtype) -> Node:
+    real, imaginary = node.args
+    if dtype.is_complex:
+        return complex_of(cast(real, dtype.to_real()), cast(imaginary, dtype.to_real()))
+    if dtype is torch.bool:
+        return binary("or", cast(real, dtype), cast(imaginary, dtype))
+    return cast(real, dtype)  # torch warns that the other part is lost
+
+
+def _of_parts(op: str, a: Node, b: Node) -> Node:
+    """``a op b`` of complex numbers, by eager's formulas."""
+    (re, im), (re_b, im_b) = a.args, b.args
+    if op in ("add", "sub"):
+        return complex_of(binary(op, re, re_b), binary(op, im, im_b))
+    if op == "mul":
+        real = binary("sub", binary("mul", re, re_b), binary("mul", im, im_b))
+        return complex_of(real, binary("add", binary("mul", re, im_b), binary("mul", im, re_b)))
+    if op == "div":
+        return _quotient(re, im, re_b, im_b)
+    raise Unsupported(f"{op} of complex numbers")
+
+
+def _quotient(re: Node, im: Node, re_b: Node, im_b: Node) -> Node:
+    """By the larger part of the divisor first, so that no square overflows or vanishes."""
+    zero = const(0, re.dtype)
+    size, size_b = unary("abs", re_b), unary("abs", im_b)
+    by_real = compare("ge", size, size_b)
+    larger, smaller = where(by_real, re_b, im_b), where(by_real, im_b, re_b)
+    ratio = binary("div", smaller, larger)
+    scale = binary("div", const(1, re.dtype), binary("add", larger, binary("mul", smaller, ratio)))
+    first, second = where(by_real, re, im), where(by_real, im, re)
+    real = binary("add", first, binary("mul", second, ratio))
+    turned = binary("sub", binary("mul", im, ratio), re)
+    imaginary = where(by_real, binary("sub", im, binary("mul", re, ratio)), turned)
+    is_zero = binary("and", compare("eq", re_b, zero), compare("eq", im_b, zero))
+    return complex_of(
+        where(is_zero, binary("div", re, size), binary("mul", real, scale)),
+        where(is_zero, binary("div", im, size_b), binary("mul", imaginary, scale)),
+    )
 
 
 def _keeps_zero(node: Node) -> bool:
@@ -101,12 +156,23 @@ def round_to(node: Node, dtype: torch.dtype) -> Node:
 def unary(op: str, a: Node) -> Node:
     if op == "not" and a.op == "not":
         return a.args[0]
+    if a.op == "complex":
+        if op != "neg":
+            raise Unsupported(f"{op} of complex numbers")
+        return complex_of(*(unary("neg", part) for part in a.args))
     return make(op, (a,), a.dtype)
+
+
+def reinterpreted(op: str, a: Node, dtype: torch.dtype) -> Node:
+    """The ``bits`` of a floating-point number, as an integer of its size, or the ``number`` that has such bits."""
+    return make(f"{op}_{a.dtype.itemsize * 8}", (a,), dtype)
 
 
 def binary(op: str, a: Node, b: Node) -> Node:
     """``a op b`` on operands of one type."""
     assert a.dtype is b.dtype, (op, a.dtype, b.dtype)
+    if a.op == "complex":
+        return _of_parts(op, a, b)
     if a.dtype is torch.bool and op in ("maximum", "minimum"):  # as numbers, the masks of a vector are 0 and -1
         op = "or" if op == "maximum" else "and"
     if op == "mul":
@@ -171,6 +237,11 @@ def _is(node: Node, value: int) -> bool:
 
 def compare(op: str, a: Node, b: Node) -> Node:
     assert a.dtype is b.dtype, (op, a.dtype, b.dtype)
+    if a.op == "complex":
+        if op not in ("eq", "ne"):
+            raise Unsupported(f"{op} of complex numbers")
+        parts = (compare(op, x, y) for x, y in zip(a.args, b.args, strict=True))
+        return binary("and" if op == "eq" else "or", *parts)
     if a.dtype is torch.bool:
         if op == "ne":
             return make("xor", (a, b), torch.bool)
@@ -232,6 +303,8 @@ def where(condition: Node, a: Node, b: Node) -> Node:
         return a if condition.attr else b
     if a is b:
         return a
+    if a.op == "complex":
+        return complex_of(*(where(condition, x, y) for x, y in zip(a.args, b.args, strict=True)))
     return make("where", (condition, a, b), a.dtype)
 
 
@@ -264,6 +337,8 @@ def masked(condition: Node, value: Node, other: Node) -> Node:
             return make("check", (where(condition, args[0], const(0, torch.int64)),), node.dtype, node.attr)
         return node if args == node.args else make(node.op, args, node.dtype, node.attr)
 
+    if value.op == "complex":
+        return complex_of(*(masked(condition, x, y) for x, y in zip(value.args, other.args, strict=True)))
     return where(condition, rewrite(value, guard, memo), other)
 
 

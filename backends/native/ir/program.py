@@ -25,12 +25,13 @@ Extent = tuple[Literal["size", "stride"], int]
 
 @dataclass(frozen=True)
 class TensorRef:
-    """A tensor on a buffer, as an argument of a call."""
+    """A tensor on a buffer, as an argument of a call or a result, which may be the conjugate of what the buffer has."""
 
     buffer: Buffer
     sizes: tuple[Index, ...]
     strides: tuple[Index, ...]
     offset: Index
+    conjugated: bool = False
 
     @classmethod
     def of(cls, value: Value) -> TensorRef:
@@ -128,13 +129,16 @@ class Program:
         sizes = tuple(sizes)
         strides = index.contiguous_strides(sizes) if strides is None else tuple(strides)
         name = f"{'in' if kind == 'input' else 'b'}{len(self.buffers)}"
-        made = Buffer(name, dtype, sizes, strides, self.device if device is None else device, kind)
+        part = dtype.to_real() if dtype.is_complex else dtype
+        made = Buffer(
+            name, part, sizes, strides, self.device if device is None else device, kind, pairs=dtype.is_complex
+        )
         self.buffers.append(made)
         return made
 
     def stored(self, buffer: Buffer) -> Value:
         """The value that is a whole buffer."""
-        return Value(buffer.sizes, buffer.dtype, None, Place(buffer, buffer.strides, 0))
+        return Value(buffer.sizes, buffer.tensor_dtype, None, Place(buffer, buffer.strides, 0))
 
     def need(self, size: Index, error: str, words: str) -> None:
         """Refuse calls in which ``size`` is 0 as eager refuses them.
@@ -145,7 +149,7 @@ class Program:
         if type(size) is int:
             if size == 0:
                 raise ops.Unsupported(words)
-        elif not index.less(0, size):
+        else:  # also where the capture says so: whoever calls the code may have been told less
             self.needs.append(Need(size, error, words))
 
     # --- statements -----------------------------------------------------------------------------------------------
@@ -172,7 +176,12 @@ class Program:
         kept = _loops(variables)
         # The last loop is the one whose elements are adjacent.
         kept.sort(key=lambda v: weight(index.coefficient(position, v)), reverse=True)
-        self._add(Statement(buffer, position, value.at(variables), tuple(kept)))
+        element = value.at(variables)
+        if element.op != "complex":
+            self._add(Statement(buffer, position, element, tuple(kept)))
+            return
+        for at, part in enumerate(element.args):
+            self._add(Statement(buffer, position * 2 + at, part, tuple(kept)))
 
     def reduce(
         self, reduction: str, value: Value, dims: Sequence[int], dtype: torch.dtype, element: Callable[[Node], Node]

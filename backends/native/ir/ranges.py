@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from . import index
 from .expressions import Node
 from .operation_table import OPERATIONS
 
@@ -45,7 +46,10 @@ def _narrowed(node: Node, known: dict[Node, Range]) -> Range | None:
         return (0, extent - 1) if type(extent) is int and extent > 0 else None
     if OPERATIONS[node.op].result == "B":
         return 0, 1
-    if node.op in ("index", "load") or any(a.dtype.is_floating_point for a in node.args):
+    if node.op == "index":
+        least, greatest = index.bounds(node.attr)
+        return None if least is None or greatest is None else (least, greatest)
+    if node.op == "load" or any(a.dtype.is_floating_point for a in node.args):
         return None
     ranges = [_of(a, known) for a in node.args]
     if node.op == "cast":

@@ -21,7 +21,7 @@ Element = Callable[[Indices], Node]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is in memory."""
+    """Where a value is in memory; strides and the offset count elements of the value, of which each may be a pair."""
 
     buffer: Buffer
     strides: tuple[Index, ...]
@@ -50,7 +50,7 @@ class Value:
         found = self._memo.get(indices)
         if found is None:
             if self.place is not None:
-                found = ops.load(self.place.buffer, self.place.position(indices))
+                found = _loaded(self.place.buffer, self.place.position(indices), self.dtype)
             else:
                 assert self._element is not None
                 found = self._element(indices)
@@ -161,6 +161,13 @@ class Value:
             return self.at(tuple(self.sizes[d] - 1 - i if d in chosen else i for d, i in enumerate(at)))
 
         return Value(self.sizes, self.dtype, element)
+
+
+def _loaded(buffer: Buffer, position: Index, dtype: torch.dtype) -> Node:
+    """The element at a position, which counts complex numbers where ``dtype`` is one."""
+    if not dtype.is_complex:
+        return ops.load(buffer, position)
+    return ops.complex_of(ops.load(buffer, position * 2), ops.load(buffer, position * 2 + 1))
 
 
 def _is_one(extent: Index) -> bool:

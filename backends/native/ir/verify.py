@@ -350,7 +350,7 @@ def _written_once(checked: Program, after: str) -> None:
         else:
             others |= writes_of(item)
     for buffer, count in points.items():
-        whole = index.product(buffer.sizes)
+        whole = index.product((*buffer.sizes, 2 if buffer.pairs else 1))
         if type(count) is int and type(whole) is int and count != whole:
             raise Malformed(
                 after, last[buffer], "kinds", f"statements write {count} elements of {buffer}, which has {whole}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from . import (
     activations as activations,
     calls as calls,
+    complex_numbers as complex_numbers,
     convolutions as convolutions,
     creation as creation,
     indexing as indexing,
@@ -20,7 +21,6 @@ from . import (
     products as products,
     reductions as reductions,
     resampling as resampling,
-    scans as scans,
     scatters as scatters,
     searches as searches,
     views as views,

@@ -98,7 +98,7 @@ def prepared(value: Any, ctx: Context) -> Any:
         return type(value)(prepared(v, ctx) for v in value)
     if isinstance(value, dict):
         return {name: prepared(v, ctx) for name, v in value.items()}
-    if not isinstance(value, (type(None), bool, int, float, str, index.Ix, *_TORCH)):
+    if not isinstance(value, (type(None), bool, int, float, complex, str, index.Ix, *_TORCH)):
         raise Unsupported(f"an argument of type {type(value).__name__}")
     return value
 
@@ -174,7 +174,7 @@ def _as_laid_out(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
 
 def _meta(value: Any) -> Any:
     if isinstance(value, TensorRef):
-        return torch.empty_strided(value.sizes, value.strides, dtype=value.buffer.dtype, device="meta")
+        return torch.empty_strided(value.sizes, value.strides, dtype=value.buffer.tensor_dtype, device="meta")
     if isinstance(value, (list, tuple)):
         return type(value)(_meta(v) for v in value)
     if isinstance(value, dict):

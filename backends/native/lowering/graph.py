@@ -22,27 +22,13 @@ from ..ir.operations import Unsupported
 from ..ir.program import Extent, Program, TensorRef
 from ..ir.values import Place, Value
 from ..rewrites.freezing import is_frozen
-from . import Context, calls, table
+from . import Context, calls, complex_numbers, table
 from .pointwise import converted
-from .registry import KEEP_COST
+from .registry import COMPLEX, KEEP_COST, SUPPORTED
 from .writes import Writes, is_write, values_in
 
 OPAQUE = (torch.uint64,)
 """Types of what operators hand to each other: the state of the numbers that attention has drawn."""
-
-SUPPORTED = (
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    torch.int64,
-    torch.int32,
-    torch.int16,
-    torch.int8,
-    torch.uint8,
-    torch.bool,
-)
-
 
 LONGEST_CHAIN = 48
 """A value is stored once so many operators lead to it since memory was read, because walks of expressions recur."""
@@ -61,25 +47,34 @@ class SymbolicSizes:
             return self._expression(value.node.expr, value.node.shape_env)
         raise Unsupported(f"{type(value).__name__} where a size is expected")
 
-    def _expression(self, expr: Any, shape_env: Any) -> Index:
+    def strides(self, tensor: torch.Tensor) -> tuple[Index, ...]:
+        """The strides of a tensor: torch counts sizes of 0 as 1 there, which matters to none of the elements."""
+        return tuple(
+            self._expression(s.node.expr, s.node.shape_env, stride=True) if isinstance(s, torch.SymInt) else self(s)
+            for s in tensor.stride()
+        )
+
+    def _expression(self, expr: Any, shape_env: Any, stride: bool = False) -> Index:
         if expr.is_Integer:
             return int(expr)
         if expr.is_Symbol:
             self.seen[str(expr)] = expr
             # An integer that the user passes is a symbol like a size, and may be an index from the end.
-            return index.size(str(expr), 0 if internals.is_never_negative(shape_env, expr) else None)
+            return index.size(str(expr), internals.least_of(shape_env, expr))
         name = type(expr).__name__
+        if name == "Max" and stride and len(expr.args) == 2 and expr.args[0] == 1:
+            return self._expression(expr.args[1], shape_env, stride)
         if name in ("Add", "Mul"):
-            parts = [self._expression(a, shape_env) for a in expr.args]
+            parts = [self._expression(a, shape_env, stride) for a in expr.args]
             result = parts[0]
             for part in parts[1:]:
                 result = result + part if name == "Add" else result * part
             return result
         if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
-            base = self._expression(expr.args[0], shape_env)
+            base = self._expression(expr.args[0], shape_env, stride)
             return index.product([base] * int(expr.args[1]))
         if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
-            left, right = (self._expression(a, shape_env) for a in expr.args)
+            left, right = (self._expression(a, shape_env, stride) for a in expr.args)
             if index.less(0, right):
                 return index.floordiv(left, right) if name in ("FloorDiv", "CleanDiv") else index.remainder(left, right)
         raise Unsupported(f"the size {expr}")
@@ -113,7 +108,9 @@ class _Lowering:
         self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
         for node in self.gm.graph.nodes:
             self.program.current = node
-            if node.op == "placeholder":
+            if node.op == "placeholder" and _is_negative(node.meta.get("val")):
+                self.program.inputs.append("")  # its users are refused
+            elif node.op == "placeholder":
                 self.env[node] = self._input(node)
             elif node.op == "get_attr":
                 self.env[node] = self._constant(node)
@@ -139,7 +136,7 @@ class _Lowering:
         fake = node.meta["val"]
         if isinstance(fake, torch.Tensor):
             sizes = tuple(self.size(s) for s in fake.shape)
-            strides = tuple(self.size(s) for s in fake.stride())
+            strides = self.size.strides(fake)
             buffer = self.program.buffer(fake.dtype, sizes, strides, "input", fake.device)
             self.program.inputs.append(buffer)
             return Value(sizes, fake.dtype, None, Place(buffer, strides, 0))
@@ -156,7 +153,7 @@ class _Lowering:
 
     def _constant(self, node: Node) -> Value:
         tensor = getattr(self.gm, str(node.target))
-        if tensor.dtype not in SUPPORTED:
+        if tensor.dtype not in (*SUPPORTED, *COMPLEX):
             raise Unsupported(f"a constant of {tensor.dtype}")
         if tensor.numel() == 1 and tensor.device.type == "cpu" and not is_frozen(str(node.target)):
             from ..ir import operations as ops
@@ -180,9 +177,13 @@ class _Lowering:
                 self.program.outputs.append(value)
                 continue
             fake = result.meta["val"]
-            strides = tuple(self.size(s) for s in fake.stride())
+            strides = self.size.strides(fake)
             self.program.current = result
             try:
+                if _is_negative(fake):
+                    raise Unsupported(_NEGATIVE)
+                if fake.is_conj():
+                    value = complex_numbers.conjugate(value)
                 value = self._in_memory(value, strides, returned)
             except Unsupported as why:
                 if result.op == "placeholder":
@@ -193,7 +194,9 @@ class _Lowering:
             assert value.place is not None
             value.place.buffer.kind = "output"
             returned.add(value.place.buffer)
-            self.program.outputs.append(TensorRef(value.place.buffer, value.sizes, strides, value.place.offset))
+            self.program.outputs.append(
+                TensorRef(value.place.buffer, value.sizes, strides, value.place.offset, fake.is_conj())
+            )
 
     def _in_memory(self, value: Value, strides: tuple[Index, ...], returned: set[Any]) -> Value:
         """``value`` in separate memory, with these strides."""
@@ -235,6 +238,8 @@ class _Lowering:
     # --- calls ----------------------------------------------------------------------------------------------------
 
     def _call(self, node: Node) -> Any:
+        if any(n.op == "placeholder" and _is_negative(n.meta.get("val")) for n in node.all_input_nodes):
+            raise Unsupported(_NEGATIVE)
         if any(n not in self.env for n in node.all_input_nodes):
             raise Unsupported("an operand was not lowered")
         if node.target is operator.getitem:
@@ -250,8 +255,10 @@ class _Lowering:
         kwargs = torch.fx.map_arg(dict(node.kwargs), lambda n: self.writes.operand(node, n))
         if any(isinstance(self.env[n], (torch.SymFloat, torch.SymBool)) for n in node.all_input_nodes):
             raise Unsupported("a number, other than a size, that is known only when the graph runs")
-        found = table.get(node.target)
+        found = _lowering_of(node)
         if found is None:
+            if any(v.is_conj() or v.is_neg() for v in _tensors(node.meta["val"])):
+                raise Unsupported("a conjugate or negative that torch notes, and has not computed")
             return calls.call(ctx, node.target, args, kwargs)
         before = len(self.program.items)
         result = found(ctx, *args, **kwargs)
@@ -300,9 +307,11 @@ class _Lowering:
 
     def _keep(self, node: Node, result: Any) -> None:
         """Put what several nodes use into memory, if computing it again costs more."""
+        if node.target is _aten.view_as_real.default:
+            return  # it is in memory already, unless only one part or the other is taken of it
         if isinstance(result, Value):
             if result.place is None and _times_used(node) > 1 and self._is_worth(result):
-                strides = image_layout(result) or tuple(self.size(s) for s in node.meta["val"].stride())
+                strides = image_layout(result) or self.size.strides(node.meta["val"])
                 self.program.realize(result, strides if _is_dense(result.sizes, strides) else None)
         elif isinstance(result, tuple):
             for part in result:
@@ -311,7 +320,26 @@ class _Lowering:
 
     def _is_worth(self, value: Value) -> bool:
         node = value.at(value.variables())
+        if node.op == "complex":  # a product reads four numbers, and costs no more than they do
+            return node.cost > _KEEP_COMPLEX
         return node.cost > KEEP_COST or len(node.loads) > 1
+
+
+_KEEP_COMPLEX = 24
+"""As :data:`~.registry.KEEP_COST`, for complex numbers."""
+
+_NEGATIVE = "the negative of a tensor that torch notes, and has not computed"
+
+
+def _is_negative(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_neg()
+
+
+def _lowering_of(node: Node) -> Any:
+    """The lowering of ``node``, if there is one."""
+    values = _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)])
+    known = complex_numbers.table if complex_numbers.has_complex(values) else table
+    return known.get(node.target)
 
 
 def _times_used(node: Node) -> int:
@@ -376,8 +404,10 @@ def _same_layout(sizes: Any, found: Any, wanted: Any) -> bool:
 
 
 def _check_dtypes(node: Node) -> None:
-    passed_on = node.target not in table  # by a call of torch's operator, which may know more types
+    passed_on = _lowering_of(node) is None  # to torch's operator, which may know more types
     for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
+        if value.dtype in COMPLEX:
+            continue
         if value.dtype not in SUPPORTED and not (passed_on and value.dtype in OPAQUE):
             raise Unsupported(f"tensors of {value.dtype}")
         if value.layout is not torch.strided or value.is_quantized:
@@ -401,7 +431,7 @@ def why_not(node: Node) -> str | None:
         return None
     if isinstance(value, (torch.SymFloat, torch.SymBool, float, bool)):
         return "a symbolic number that is not a size"
-    if not calls.is_known(node.target):
+    if _lowering_of(node) is None and not calls.is_callable(node.target):
         return f"native has no lowering for {node.target}"
     if any(type(arg) is int and not -(2**63) <= arg < 2**63 for arg in node.args):
         return "an integer beyond 64 bits, which eager refuses"

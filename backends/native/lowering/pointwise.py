@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import faults
-from ..ir import operations as ops
+from ..ir import operations as ops, ranges
 from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
 from ..ir.values import Value
@@ -342,6 +342,9 @@ lowers(aten.fmax.default)(_ignoring_nan("maximum"))
 lowers(aten.fmin.default)(_ignoring_nan("minimum"))
 
 
+_MOST_POWER = 63
+
+
 def power(x: Node, exponent: Any) -> Node:
     """``x ** exponent`` for a number, by products where that is as exact."""
     if exponent == 0:
@@ -358,6 +361,9 @@ def power(x: Node, exponent: Any) -> Node:
             return reciprocal(x)
         if exponent == -2:
             return reciprocal(binary("mul", x, x))
+    elif type(exponent) is int and 0 < exponent <= _MOST_POWER:
+        rest = power(binary("mul", x, x), exponent // 2)
+        return binary("mul", rest, x) if exponent % 2 else rest
     return binary("pow", x, _like(x, exponent))
 
 
@@ -370,7 +376,24 @@ def _pow_scalar(ctx: Context, a: Value, exponent: Any) -> Value:
     return elementwise(ctx, lambda x: power(x, exponent), a)
 
 
-lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)(_plain("pow"))
+def _power(x: Node, exponent: Node) -> Node:
+    """Powers of integers are products for each bit of an exponent that is known to be small and not negative."""
+    if ops.is_float(x.dtype):
+        return binary("pow", x, exponent)
+    least, greatest = ranges.of(exponent)
+    if x.dtype is torch.bool or least < 0 or greatest > _MOST_POWER:
+        raise Unsupported("powers of integers with exponents that may be negative or large")
+    result, factor = _like(x, 1), x
+    for bit in range(int(greatest).bit_length()):
+        held = compare("ne", binary("and", exponent, _like(x, 1 << bit)), _like(x, 0))
+        result = where(held, binary("mul", result, factor), result)
+        factor = binary("mul", factor, factor)
+    return result
+
+
+@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def _pow(ctx: Context, a: Any, exponent: Value) -> Value:
+    return elementwise(ctx, _power, a, exponent)
 
 
 def _compare(name: str) -> Callable[..., Value]:

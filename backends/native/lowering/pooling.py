@@ -5,6 +5,7 @@ A gradient is gathered: each element of the image adds up what the windows that 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +14,11 @@ import torch
 
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
+from ..ir.index import Index
 from ..ir.operations import binary, compare, const, masked, where
 from ..ir.values import Value
 from . import calls
+from .joining import within
 from .registry import Context, aten, lowers
 from .windows import MOST_TAPS, Window, held, in_pieces, layout, leading_to, taps, windows
 
@@ -389,6 +392,10 @@ def _col2im(ctx: Context, a: Value, extents: Any, size: Any, dilation: Any, pad:
         if type(n) is int
     ]
     shape = windows(image, counts, size, step, pad, dilation) if len(counts) == 2 else None
+    if _is_plain(a, shape) and all(w.dilation == 1 for w in shape or ()):
+        meeting = [range(-(-w.size // w.step)) for w in shape or ()]
+        if len(meeting[0]) * len(meeting[1]) <= MOST_TAPS:
+            return _added_up(ctx, a, shape or (), meeting)
     if not _is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS:
         return calls.call(ctx, aten.col2im.default, (a, extents, size, dilation, pad, step), {})
     assert shape is not None
@@ -405,3 +412,44 @@ def _col2im(ctx: Context, a: Value, extents: Any, size: Any, dilation: Any, pad:
         return total
 
     return in_pieces(ctx, out, a.dtype, ctx.strides(), [w.surrounded for w in shape], element, whole_rows=True)
+
+
+def _added_up(ctx: Context, a: Value, shape: Sequence[Window], meeting: Sequence[range]) -> Value:
+    """The sum of the windows that meet in each element, which are fewer than a window has elements.
+
+    Where windows begin at whole steps of the image, loops go over steps and what is between two of them.
+    """
+    out = ctx.sizes()
+    _overlap(ctx, a, shape)
+    counts, inner = [w.count for w in shape], [w.size for w in shape]
+    zero = const(0, compute_type(a.dtype))
+
+    def total(lead: Sequence[Index], steps: Sequence[Index], rests: Sequence[Index]) -> Node:
+        found = zero
+        for back in itertools.product(*meeting):
+            condition = const(True, torch.bool)
+            which, tap = [], []
+            for w, step, rest, n in zip(shape, steps, rests, back, strict=True):
+                which.append(step - n)
+                tap.append(rest + n * w.step)
+                condition = binary("and", condition, within(which[-1], 0, w.count))
+                condition = binary("and", condition, within(tap[-1], 0, w.size))
+            channel = index.flatten((lead[-1], *tap), (out[-3], *inner))
+            part = masked(condition, a.at((*lead[:-1], channel, index.flatten(which, counts))), zero)
+            found = part if found is zero else binary("add", found, part)
+        return found
+
+    def in_order(at: Any) -> Node:
+        padded = [i + w.pad for i, w in zip(at[-2:], shape, strict=True)]
+        steps = [index.floordiv(i, w.step) for i, w in zip(padded, shape, strict=True)]
+        return total(at[:-2], steps, [index.remainder(i, w.step) for i, w in zip(padded, shape, strict=True)])
+
+    def by_steps(at: Any) -> Node:
+        first, within_first, second, within_second = at[-4:]
+        steps = [i + w.pad // w.step for i, w in zip((first, second), shape, strict=True)]
+        return total(at[:-4], steps, (within_first, within_second))
+
+    if any(w.pad % w.step or w.extent % w.step for w in shape):
+        return ctx.program.realize(Value(out, a.dtype, in_order), ctx.strides())
+    sizes = [n for w in shape for n in (w.extent // w.step, w.step)]
+    return ctx.program.realize(Value((*out[:-2], *sizes), a.dtype, by_steps)).view(out)

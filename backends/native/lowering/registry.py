@@ -21,6 +21,22 @@ Lowering = Callable[..., Any]
 
 table: dict[Any, Lowering] = {}
 
+SUPPORTED = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+
+
+COMPLEX = (torch.complex64, torch.complex128)
+
 KEEP_COST = 6
 """A value that is used several times is put into memory (or a row of scratch memory) if it costs more than this."""
 
@@ -28,12 +44,12 @@ KEEP_COST = 6
 class Context:
     """One node that is being lowered: the program so far, and what is known of the result."""
 
-    def __init__(self, program: Program, node: Any, size: Callable[[Any], Index], writes: Any) -> None:
+    def __init__(self, program: Program, node: Any, size: Any, writes: Any) -> None:
         self.program = program
         self.writes = writes  # writes.Writes, which says what is made in the memory of an input
         self.node = node
         self.val = node.meta.get("val")
-        self.size = size  # a size as torch has it (an int or a SymInt) as an index
+        self.size = size  # graph.SymbolicSizes: a size as torch has it (an int or a SymInt) as an index
 
     @property
     def dtype(self) -> torch.dtype:
@@ -47,7 +63,7 @@ class Context:
 
     def strides(self, tensor: Any = None) -> tuple[Index, ...]:
         """The strides of a fake tensor; of the result by default."""
-        return tuple(self.size(s) for s in (self.val if tensor is None else tensor).stride())
+        return self.size.strides(self.val if tensor is None else tensor)
 
     def promoted(self) -> torch.dtype:
         """The dtype to which torch promotes the first two arguments."""
@@ -79,7 +95,7 @@ def lowers(*operators: Any) -> Callable[[Lowering], Lowering]:
 def as_value(operand: Any, dtype: torch.dtype) -> Value:
     if isinstance(operand, Value):
         return operand
-    if isinstance(operand, (bool, int, float)) or type(operand).__name__ == "Ix":
+    if isinstance(operand, (bool, int, float, complex)) or type(operand).__name__ == "Ix":
         return scalar(operand, dtype)
     raise Unsupported(f"an operand of type {type(operand).__name__}")
 

@@ -24,6 +24,7 @@ from ..ir.index import Index
 from ..ir.program import Program
 from ..ir.values import Place, Value
 from ..ir.verify import extremes
+from .registry import SUPPORTED
 
 _aten = torch.ops.aten
 
@@ -47,8 +48,6 @@ def is_write(node: Node) -> bool:
 
 def is_lowered(node: Node) -> bool:
     """Whether the write ``node`` is one that the program can make."""
-    from .graph import SUPPORTED
-
     values = [n.meta.get("val") for n in node.all_input_nodes]
     return (
         len(node.args) == 2

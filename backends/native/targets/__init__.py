@@ -48,6 +48,9 @@ TARGETS = {
 BY_DEVICE = {"cpu": "cpu", "cuda": "triton"}
 """The name of the target that compiles for a type of device."""
 
+WITH_COMPLEX = frozenset(("cpu",))
+"""The targets that compile for complex numbers."""
+
 LEAST_CAPABILITY = (7, 0)
 """Of GPUs: what Triton compiles for."""
 

@@ -83,7 +83,8 @@ class HostPrinter(ABC):
     def _result(self, ref: TensorRef | Index) -> str:
         if not isinstance(ref, TensorRef):
             return text_of(ref)
-        return ref.buffer.name if self.returned.get(ref.buffer) is ref else view_of(ref)
+        shown = ref.buffer.name if self.returned.get(ref.buffer) is ref else view_of(ref)
+        return f"{shown}.conj()" if ref.conjugated else shown
 
     def allocation(self, buffer: Buffer, ref: TensorRef | None) -> str:
         """A tensor for ``buffer``, in the sizes of ``ref`` if that is given."""
@@ -102,6 +103,8 @@ class HostPrinter(ABC):
         buffer = step.buffer
         strides = tuple_of(buffer.strides)
         kept = [f"given_{buffer.name} = {buffer.name}"] if buffer in self.written else []
+        if buffer.pairs:
+            kept += [f"if {buffer.name}.is_conj():", f"    {buffer.name} = {buffer.name}.resolve_conj()"]
         if buffer.strides == index.contiguous_strides(buffer.sizes):
             test = f"not {buffer.name}.is_contiguous()"
         else:
@@ -127,8 +130,8 @@ class HostPrinter(ABC):
         name, sizes = buffer.name, tuple_of(buffer.sizes)
         return [
             f"{name} = {result}",
-            f"if {name}.dtype is not {buffer.dtype} or {name}.shape != {sizes}:",
-            f"    {name} = brought({name}, {buffer.dtype}, {sizes}, {operator!r})",
+            f"if {name}.dtype is not {buffer.tensor_dtype} or {name}.shape != {sizes}:",
+            f"    {name} = brought({name}, {buffer.tensor_dtype}, {sizes}, {operator!r})",
             *self.fit_result(buffer),
         ]
 
@@ -169,7 +172,10 @@ def _fills(ref: TensorRef, buffer: Buffer) -> bool:
     return True
 
 
-_DIRECT = {f"aten::{name}": f"torch.{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "convolution")}
+_DIRECT = {
+    f"aten::{name}": f"torch.{name}"
+    for name in ("mm", "bmm", "addmm", "baddbmm", "convolution", "_fft_r2c", "_fft_c2r", "_fft_c2c")
+}
 """Functions of torch that call an operator in half the time that ``torch.ops`` takes."""
 
 
@@ -185,10 +191,23 @@ def _function_of(op: Any) -> str:
 def allocation(buffer: Buffer, ref: TensorRef | None = None) -> str:
     """A tensor for ``buffer``, in the sizes of ``ref`` if that is given."""
     shape = buffer if ref is None else ref
-    layout = f"{tuple_of(shape.sizes)}, {tuple_of(shape.strides)}"
+    layout = f"{tuple_of(shape.sizes)}, {_strides(shape)}"
     if buffer.device.type == "cpu":
-        return f"{buffer.name} = empty({layout}, {buffer.dtype})"
-    return f"{buffer.name} = torch.empty_strided({layout}, dtype={buffer.dtype}, device={argument(buffer.device)})"
+        return f"{buffer.name} = empty({layout}, {buffer.tensor_dtype})"
+    return (
+        f"{buffer.name} = torch.empty_strided({layout}, dtype={buffer.tensor_dtype}, device={argument(buffer.device)})"
+    )
+
+
+def _strides(shape: Buffer | TensorRef) -> str:
+    """The strides of a new tensor: torch counts sizes of 0 as 1 in those of a tensor without gaps."""
+    if shape.strides != index.contiguous_strides(shape.sizes):
+        return tuple_of(shape.strides)
+    counted = [text_of(s) if type(s) is int or index.less(0, s) else f"max({text_of(s)}, 1)" for s in shape.sizes]
+    texts = [
+        text_of(stride) if type(stride) is int else "*".join(counted[n + 1 :]) for n, stride in enumerate(shape.strides)
+    ]
+    return f"({''.join(f'{text}, ' for text in texts)})"
 
 
 def text_of(value: Any) -> str:
@@ -233,6 +252,8 @@ def argument(value: Any) -> str:
         return text_of(value)
     if isinstance(value, float):
         return f"float({str(value)!r})"
+    if isinstance(value, complex):
+        return f"complex({argument(value.real)}, {argument(value.imag)})"
     if isinstance(value, torch.device):
         return f"torch.device({str(value)!r})"
     return repr(value)

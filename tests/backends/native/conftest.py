@@ -28,6 +28,8 @@ def leaves(value: Any) -> list[torch.Tensor]:
 def in_double(value: Any) -> Any:
     """Tensors and modules in float64, everything else as it is."""
     if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return value.to(torch.complex128)
         return value.double() if value.is_floating_point() else value
     if isinstance(value, torch.nn.Module):
         return copy.deepcopy(value).double()
@@ -40,6 +42,9 @@ def assert_as_exact_as_eager(got: Any, eager: Any, exact: Any, factor: float = 2
         assert a.dtype is b.dtype
         assert a.shape == b.shape
         assert a.stride() == b.stride()
+        if a.is_complex():
+            assert a.is_conj() == b.is_conj()
+            a, b, c = (torch.view_as_real(t.resolve_conj()) for t in (a, b, c))
         if not a.is_floating_point():
             assert torch.equal(a, b)
             continue

@@ -235,11 +235,12 @@ def test_random_numbers_are_torchs(capture) -> None:
     torch.testing.assert_close(got, F.dropout(x * 2, 0.5, True) + torch.rand_like(x))
 
 
-def test_complex_numbers_are_left_to_torch(capture) -> None:
+def test_complex_numbers_are_left_to_torch_on_a_gpu(capture, target: str) -> None:
     x = torch.randn(4, 4, dtype=torch.complex64)
     captured = capture(lambda x: (x * 2).abs(), x)
     compiled = captured.compile("native")
     torch.testing.assert_close(captured.run(compiled, x), (x * 2).abs())
+    assert bool(compiled.report.fallbacks) == (target != "cpu")
     assert all("complex64" in p.reason for p in compiled.report.fallbacks)
 
 

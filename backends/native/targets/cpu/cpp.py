@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from ...ir import index
-from ...ir.expressions import Buffer, Node, compute_type
+from ...ir.expressions import Buffer, Node, compute_type, operators_in
 from ...ir.index import Index, Var
+from ...schedule.kernel import FEW
 from ...schedule.stages import Fold, LoopNest, Stage, Store, read_by, stored_by
 from .cpp_scopes import NAMES, Writer, literal, register_type
 
@@ -41,7 +42,9 @@ class KernelPrinter:
         self.repeats = not over_itself and not (read_by(nest) & stored_by(nest))
         self.buffers: dict[Buffer, str] = {}
         self.writer = Writer(self._pointer, nest.vector)
+        self.writer.reads = _always_read(nest)
         self.rowless = not nest.rows
+        self.pending: dict[Store, dict[Store, str]] = {}  # by the first of a group that is stored side by side
         for n, variable in enumerate([*nest.rows, *nest.inner]):
             self.writer.loop_names[variable] = f"i{n}"
 
@@ -250,11 +253,49 @@ class KernelPrinter:
 
     def _body(self, stage: Stage, accumulators: Sequence[Accumulator]) -> None:
         rest = list(accumulators)
-        for step in self.in_turn(stage.body):
-            if isinstance(step, Store):
+        steps = list(self.in_turn(stage.body))
+        beside = self._beside(steps) if self._in_vector() else {}
+        for step in steps:
+            if step in beside:
+                self._store_beside(beside[step], step)
+            elif isinstance(step, Store):
                 self.store(step)
             else:
                 rest.pop(0).add(self.writer, step.value)
+
+    def _beside(self, steps: Sequence[Store | Fold]) -> dict[Store | Fold, list[Store]]:
+        """Stores whose elements lie side by side and are as far apart as there are stores: those of each such group.
+
+        All parts of a complex number are stored together, or the rows of a stack along the last dimension.
+        """
+        w = self.writer
+        groups: dict[tuple[Buffer, int], list[Store]] = {}
+        for step in steps:
+            if isinstance(step, Store) and not w._is_vector_index(step.position):
+                assert w.vector is not None
+                apart = index.coefficient(step.position, w.vector)
+                if type(apart) is int and 2 <= apart <= FEW:
+                    groups.setdefault((step.buffer, apart), []).append(step)
+        found: dict[Store | Fold, list[Store]] = {}
+        for (_, apart), stores in groups.items():
+            ends = [s for s in stores if all(_has_at(stores, s, -n) for n in range(1, apart))]
+            for last in ends if len(ends) * apart == len(stores) else ():
+                group = [_has_at(stores, last, n + 1 - apart) for n in range(apart)]
+                found.update((each, group) for each in group if each is not None)  # type: ignore[misc]
+        return found
+
+    def _store_beside(self, group: list[Store], step: Store | Fold) -> None:
+        """Write a group with the last of its stores."""
+        w = self.writer
+        assert isinstance(step, Store)
+        value = w.name(stored(step), vector=True)
+        done = self.pending.setdefault(group[0], {})
+        done[step] = value
+        if len(done) < len(group):
+            return
+        name, kind = w.fresh("s"), register_type(step.value.dtype, True)
+        w.top.write(f"{kind} {name}[] = {{{', '.join(done[s] for s in group)}}};")
+        w.top.write(f"store_few<{len(group)}>({w.place(step.buffer, group[0].position)}, {name}, m);")
 
     def in_turn(self, steps: Iterable[Store | Fold]) -> Iterator[Store | Fold]:
         """The steps, of which those that overwrite inputs come last.
@@ -299,6 +340,19 @@ class KernelPrinter:
         return Accumulator(fold, self.writer.fresh("a"))
 
 
+def _always_read(nest: LoopNest) -> set[tuple[Buffer, Index]]:
+    """What a kernel reads whatever conditions hold."""
+    steps = [step for stage in nest.stages for step in (*stage.before, *stage.body)]
+    nodes = (node for step in steps for node in operators_in(step.value))
+    return {node.attr for node in nodes if node.op == "load" and not node.args}
+
+
+def _has_at(stores: Iterable[Store], of: Store, distance: int) -> Store | None:
+    """The store that writes so many elements behind ``of``."""
+    found = (s for s in stores if type(d := s.position - of.position) is int and d == distance)
+    return next(found, None)
+
+
 def stored(store: Store) -> Node:
     """What is written, before memory of half precision rounds it."""
     value = store.value
@@ -310,8 +364,6 @@ def sizes_of(value: Index) -> list[index.Size]:
 
 
 def sizes_in(node: Node) -> set[str]:
-    from ...ir.expressions import operators_in
-
     found: set[str] = set()
     for n in operators_in(node):
         for value in [*n._indices(), *([n.attr[0]] if n.op == "check" else [])]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,7 @@ class Writer:
         # Where a square of memory was turned, and how a row of scratch memory is addressed if not by its position.
         self.squares: dict[tuple[Buffer, Index], str] = {}
         self.row_position: Callable[[Index], str] | None = None
+        self.reads: Collection[tuple[Buffer, Index]] = ()  # what is read for each point of the kernel
         self._count = 0
         self._found: dict[Node, list[tuple[str, int, bool]]] = {}
 
@@ -267,6 +268,9 @@ class Writer:
             read = self._gathered(base, position)
         elif type(step) is int and step == 1:
             read = f"load({self.place(buffer, position)}, {self.lanes})"
+        elif type(step) is int and (beside := self._beside(buffer, position, step)) is not None:
+            first, which = beside
+            read = f"one_of<{step}, {which}>({self.place(buffer, first)}, {self.lanes})"
         elif type(step) is int and (step == -1 or 1 < abs(step) <= FEW):
             read = f"in_steps<{step}>({base} + {self.index(position)}, {self.lanes})"
         else:
@@ -275,6 +279,16 @@ class Writer:
             kind = register_type(node.dtype, True)
             return f"({self.name(condition)} ? {read} : {kind}{{}})"
         return read
+
+    def _beside(self, buffer: Buffer, position: Index, step: int) -> tuple[Index, int] | None:
+        """The first of the elements beside each other that are read one by one in steps over all of them, and which of
+        them is at ``position``; None if others than these are read."""
+        if not 1 < step <= FEW:
+            return None
+        for which in range(step):
+            if all((buffer, position - which + n) in self.reads for n in range(step)):
+                return position - which, which
+        return None
 
     def _gathered(self, base: str, position: Index) -> str:
         assert self.vector is not None

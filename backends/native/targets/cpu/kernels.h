@@ -129,6 +129,11 @@ INLINE mask as_mask(mask m) { return m; }
 #define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }
 AS_MASK(i8) AS_MASK(i16) AS_MASK(i64)
 
+// The bits of floating-point numbers as integers, and back.
+#define BITS_OF(F, I) INLINE I bits(F x) { I b; __builtin_memcpy(&b, &x, sizeof b); return b; } \
+  INLINE F number(I b) { F x; __builtin_memcpy(&x, &b, sizeof x); return x; }
+BITS_OF(f32, i32) BITS_OF(f64, i64) BITS_OF(f32v, i32v) BITS_OF(f64v, i64v)
+
 // --- splat, indices of lanes ------------------------------------------------------------------------------------------
 #define SPLAT(T) INLINE T##v splat(T x) { T##v v = {}; return v + x; }
 SPLAT(i8) SPLAT(u8) SPLAT(i16) SPLAT(i32) SPLAT(i64)

@@ -167,6 +167,13 @@ template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* 
     }
   } else for (int k = 0; k < N; k++) s[k] = strided(p + k, N, m);
 }
+// lane l = p[l * N + WHICH], of elements that are all there.
+template <int N, int WHICH, class T> INLINE auto one_of(const T* p, All m) {
+  decltype(zero<T>()) s[N];
+  load_few<N>(s, p, m);
+  return s[WHICH];
+}
+template <int N, int WHICH, class T> INLINE auto one_of(const T* p, Some m) { return strided(p + WHICH, N, m); }
 // s[k], lane l = p[-l * N + k].
 template <int N, class V, class T, class M> INLINE void load_few_back(V* s, const T* p, M m) {
   load_few<N>(s, p - (m.n - 1) * N, m);

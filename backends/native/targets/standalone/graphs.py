@@ -120,6 +120,7 @@ def _printed(gm: GraphModule, name: str, inputs: Sequence[str], held: Callable[[
     program = graph.lower(gm, target, padded=False, own_products=True)
     program.items = [Taken.of(item) for item in program.items]
     reasons = [_why(item) for item in program.items if isinstance(item, (Call, Attention))]
+    reasons += ["complex numbers, which the interface does not know" for b in program.buffers if b.pairs][:1]
     reasons += [
         f"a result of {len(ref.sizes)} dimensions, of which the interface takes {MOST_DIMENSIONS}"
         for ref in program.outputs

@@ -114,3 +114,23 @@ def test_windows_of_symbolic_batches(check: Any) -> None:
     check(
         lambda image: F.max_pool2d(image, 3, 2, 1) + F.avg_pool2d(image, 3, 2, 1), torch.randn(SIZES), dynamic={0: (0,)}
     )
+
+
+def test_folding(check: Any) -> None:
+    """Windows that begin at whole steps of the image and others, with and without gaps."""
+    settings = (
+        ((1, 12 * 32), (1, 64), (1, 32), (0, 0), 1), ((8, 12), (4, 4), (2, 2), (2, 2), 1),
+        ((9, 13), (3, 3), (2, 2), (1, 1), 1), ((10, 11), (5, 3), (3, 2), (2, 1), 1),
+        ((8, 8), (2, 2), (3, 3), (0, 0), 1), ((9, 9), (3, 3), (1, 2), (1, 1), 2),
+    )  # fmt: skip
+    for size, kernel, stride, padding, dilation in settings:
+        counts = [
+            (n + 2 * p - dilation * (k - 1) - 1) // s + 1
+            for n, k, s, p in zip(size, kernel, stride, padding, strict=True)
+        ]
+        columns = torch.randn(2, 3 * kernel[0] * kernel[1], counts[0] * counts[1])
+
+        def folded(x: Tensor) -> Tensor:
+            return F.fold(x * 2, size, kernel, dilation, padding, stride) + 1  # noqa: B023 (called at once)
+
+        assert "col2im" not in str(check(folded, columns).library_calls)

@@ -176,7 +176,8 @@ def test_an_operation_compiles_for_a_gpu(name: str) -> None:
             letters = [torch.bool if letter == "B" else dtype for letter in operation.operands]
             given = [program.stored(program.buffer(d, (40,), None, "input")) for d in letters]
             program.inputs += [v.place.buffer for v in given if v.place is not None]
-            result = torch.bool if operation.result == "B" else dtype
+            (only, *others) = KINDS[operation.result]
+            result = dtype if others else only
 
             def element(at: Any, given: list[Value] = given, result: torch.dtype = result) -> Node:
                 nodes = [v.at(at) for v in given]
