@@ -195,6 +195,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "onnxruntime's sums of int64 lose digits beyond 2^53"
     if op.overloadpacket is torch.ops.aten.prod and not node.meta["val"].is_floating_point():
         return "onnxruntime's products of integers do not wrap around"
+    if any(isinstance(v, float) and v == 0 and math.copysign(1, v) < 0 for v in (*node.args, *node.kwargs.values())):
+        return "onnxruntime takes -0.0 for 0.0 where a graph has both"
     if _is_double(node) and (number := _beyond_float32(node)) is not None:
         return f"ONNX keeps the number {number!r} in float32"
     if _windows_begin_outside(node):

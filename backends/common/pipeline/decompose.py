@@ -265,7 +265,7 @@ def kept_whole(operators: Iterable[Any]) -> Iterator[None]:
     for op in operators:
         kernels = internals.python_kernels(op)
         saved.append((op, dict(kernels)))
-        kernels[key] = functools.partial(_decline_to_tracer, op)
+        kernels[key] = functools.partial(_decline_to_tracer, op, kernels.get(key))
         internals.forget_dispatch(op)
     try:
         yield
@@ -297,9 +297,11 @@ def differentiated_whole(operators: Iterable[Any]) -> Iterator[None]:
             internals.forget_dispatch(op)
 
 
-def _decline_to_tracer(op: Any, *args: Any, **kwargs: Any) -> Any:
+def _decline_to_tracer(op: Any, formula: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
     if get_proxy_mode() is not None:
         return NotImplemented
+    if formula is not None:  # of Python: C++ may not know symbolic sizes
+        return formula(*args, **kwargs)
     return internals.run_kernel(op, internals.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
