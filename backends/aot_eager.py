@@ -20,6 +20,14 @@ class AotEager:
 
     decompositions: dict[Any, Any] = {}
 
+    def keep_whole(self) -> frozenset[Any]:
+        """What torch would take apart, and get wrong, without being asked."""
+        from .common.pipeline.decompose import RESAMPLING
+
+        return RESAMPLING
+
+    differentiate_whole = keep_whole
+
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
         import torch
 

@@ -81,7 +81,8 @@ def _compiled(
     inputs = [fakes[position] for position in given]
     known = internals.fake_tensor_errors()
     try:
-        with internals.tracing_with(mode):
+        # backward runs after a region of autocast: eager computes it in the dtypes it finds
+        with internals.tracing_with(mode), internals.functorch_config().patch(backward_pass_autocast="off"):
             compiled = internals.inductor_compile_fx().compile_fx(
                 _as_torchs_own(gm, example_inputs, fakes, len(sizes), frozen),
                 [*(inputs[position].shape[dim] for position, dim in sizes), *inputs],

@@ -27,6 +27,9 @@ DRAWS = 12
 PROCESS = "CONFORMANCE_PROCESS"
 """The environment variable that numbers the processes of one case from 1, as ``Trial.process``."""
 
+END_OF_A_CASE = "torchmux.conformance: the case has ended"
+"""A line that a worker writes to its errors before each result: what comes after it is not of the case."""
+
 OWN_KERNELS = "own_kernels"
 """A possible need of a case: the backend's code computes by itself, without torch's operators."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from . import life
-from .case import PROCESS
+from .case import END_OF_A_CASE, PROCESS
 from .outcome import Outcome, Result
 
 START_SECONDS = 180.0
@@ -325,6 +325,7 @@ class Worker:
         self._temporary = (environment or {}).get("TMPDIR")
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors: list[str] = []
+        self._ends = threading.Semaphore(0)
         self._readers = [
             threading.Thread(target=self._read_output, daemon=True),
             threading.Thread(target=self._read_errors, daemon=True),
@@ -355,6 +356,8 @@ class Worker:
                 details["stderr"] = self._said()
                 return Result(name, Outcome.CRASH, self._death(), seconds=took, details=details)
             if "result" in message:
+                if "case" in asked:
+                    self._ends.acquire(timeout=5)
                 return Result.from_json(message["result"])
             if "sample" in message:
                 details["sample"] = message["sample"]
@@ -439,6 +442,9 @@ class Worker:
 
     def _read_errors(self) -> None:
         for line in self.process.stderr:  # type: ignore[union-attr]
+            if line.rstrip().endswith(END_OF_A_CASE):
+                self._ends.release()
+                continue
             self._errors.append(line)
             del self._errors[:-200]
 

@@ -14,7 +14,7 @@ from typing import Any
 import torchmux
 
 from . import collect, reproducer
-from .case import Case
+from .case import END_OF_A_CASE, Case
 from .judging import state
 from .judging.judge import judge
 from .judging.referee import Apart, end_with
@@ -60,6 +60,7 @@ def main() -> None:
         result = judge(case, requirements, lambda number: tell(sample=number), referee=referee)
         if result.outcome.is_failure or result.outcome is Outcome.XFAIL:
             result.details["reproducer"] = script(case, result.details.get("sample"))
+        os.write(2, f"{END_OF_A_CASE}\n".encode())
         tell(result=result.to_json())
     referee.close()
 

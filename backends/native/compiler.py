@@ -48,9 +48,9 @@ class Native:
 
     def differentiate_whole(self) -> frozenset[Any]:
         """Composite operators whose gradients torch's own kernels compute better."""
-        from .lowering import calls
+        from ..common.pipeline.decompose import RESAMPLING
 
-        return calls.resampling()
+        return RESAMPLING
 
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
         """The captured graph, before it is traced, with attention fused, and images laid out for training."""

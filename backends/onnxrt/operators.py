@@ -19,16 +19,17 @@ from torchmux import torch_internals as internals
 
 from ..common.adapter import attention, formulas, support
 from ..common.adapter.graphs import values_in_use
-from ..common.pipeline.decompose import core_aten
+from ..common.pipeline.decompose import RESAMPLING, core_aten
 
 # Composite operators that ONNX has in one piece, or that the exporter writes better whole.  None of them ever returns
 # an argument or a view of one, which an operator kept whole must not do.
 WHOLE = (
     "linear", "matmul", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "softmax.int", "log_softmax.int",
     "scaled_dot_product_attention", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "cross_entropy_loss",
-    "relu6", "prelu", "upsample_nearest2d.vec", "upsample_bilinear2d.vec", "upsample_bicubic2d.vec",
+    "relu6", "prelu", "upsample_nearest2d.vec", "upsample_bilinear2d.vec",
 )  # fmt: skip
 
+_LOGARITHMS = frozenset((torch.ops.aten.log_softmax, torch.ops.aten._log_softmax))
 _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default))
 
 # Operators whose translation overflows, loses all digits of small results, is wrong at a kink, or has wrong results
@@ -51,6 +52,8 @@ _WRONG = {
     "aten::trunc": "onnxruntime's where and sign lose the sign of a zero",
     "aten::logcumsumexp": "the exporter's formula loses what is small beside the maximum of all",
     "aten::cumprod": "the exporter's formula returns zeros after a nan",
+    "aten::grid_sampler_2d": "onnxruntime returns a number where the place is nan or infinite",
+    "aten::upsample_bicubic2d.vec": "onnxruntime interpolates by cubes 20 times slower than torch",
 }
 
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
@@ -170,7 +173,7 @@ def _batch_norm(
 def whole(fingerprint: str) -> frozenset[Any]:
     """The composite operators to keep in one piece."""
     known = known_operators(fingerprint)
-    return support.whole(WHOLE, lambda op: op.name() in known)
+    return support.whole(WHOLE, lambda op: op.name() in known) | RESAMPLING
 
 
 def supports(node: Node, fingerprint: str) -> Literal[True] | str:
@@ -184,12 +187,16 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return _WRONG[op.name()]
     if reason := COMMON.about_operator(node):
         return reason
+    if op.overloadpacket in _LOGARITHMS and _is_double(node):
+        return "onnxruntime's logarithm of softmax in float64 takes nan for a number"
     if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():
         return "onnxruntime's powers of integers differ from torch where the exponent is negative"
     if op.overloadpacket is torch.ops.aten.sum and node.all_input_nodes[0].meta["val"].dtype is torch.int64:
         return "onnxruntime's sums of int64 lose digits beyond 2^53"
     if op.overloadpacket is torch.ops.aten.prod and not node.meta["val"].is_floating_point():
         return "onnxruntime's products of integers do not wrap around"
+    if any(isinstance(v, float) and v == 0 and math.copysign(1, v) < 0 for v in (*node.args, *node.kwargs.values())):
+        return "onnxruntime takes -0.0 for 0.0 where a graph has both"
     if _is_double(node) and (number := _beyond_float32(node)) is not None:
         return f"ONNX keeps the number {number!r} in float32"
     if _windows_begin_outside(node):

@@ -120,6 +120,10 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return support.NOT_AN_OPERATOR
     if reason := COMMON.about_operator(node):
         return reason
+    if op is _aten.grid_sampler_2d.default:
+        return "OpenVINO multiplies differences of pixels, which are nan between infinite ones"
+    if op is _aten._log_softmax.default:
+        return "OpenVINO's logarithm of softmax takes nan for a number"
     if op in _FEW_DIGITS:
         return _FEW_DIGITS[op]
     if _adds_a_number(node) and any(_adds_a_number(n) and len(n.users) == 1 for n in node.all_input_nodes):

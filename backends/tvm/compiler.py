@@ -32,7 +32,7 @@ from .sizes import is_dynamic
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 19
+_GENERATION = 20
 """Counts the changes to this package's generated code, so that older artifacts are not used."""
 
 
@@ -53,6 +53,12 @@ class Tvm:
         from . import operators
 
         return operators.whole()
+
+    def differentiate_whole(self) -> frozenset[Any]:
+        """Composite operators whose gradients torch's own kernels compute better."""
+        from ..common.pipeline.decompose import RESAMPLING
+
+        return RESAMPLING
 
     def supports(self, node: Node) -> Literal[True] | str:
         """Whether ``node`` may go to TVM, or why not."""

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from ..common.adapter import formulas, support
-from ..common.pipeline.decompose import core_aten
+from ..common.pipeline.decompose import RESAMPLING, core_aten
 from .relax import library
 from .relax.handlers import HANDLERS
 from .relax.translate import DTYPES, converters
@@ -53,7 +53,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 @functools.cache
 def whole() -> frozenset[Any]:
     """The composite operators to keep in one piece."""
-    return support.whole(WHOLE, lambda op: True)
+    return support.whole(WHOLE, lambda op: True) | RESAMPLING
 
 
 _IN_A_ROW = frozenset((torch.ops.aten.searchsorted, torch.ops.aten.bucketize))

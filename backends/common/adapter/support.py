@@ -139,14 +139,21 @@ def compares_numbers(node: Node, *, lowest_is_finite: bool = False) -> bool:
 
 
 def _only_shifts(node: Node, argument: Node, lowest_is_finite: bool) -> bool:
-    """Whether ``node`` is the maximum that a softmax subtracts first; a nan appears in the difference anyway.
+    """Whether ``node`` is the maximum that a softmax subtracts first; a nan appears in the sum of powers anyway.
 
     A softmax that returns zeros for rows of minus infinity compares the maximum with it, and subtracts zero there.
     """
     aten = torch.ops.aten
 
     def shifts(user: Node, by: Node) -> bool:
-        return user.target is aten.sub.Tensor and user.args == (argument, by) and not user.kwargs
+        is_difference = user.target is aten.sub.Tensor and user.args == (argument, by) and not user.kwargs
+        return is_difference and all(is_summed(use, user) for use in user.users)
+
+    def is_summed(user: Node, difference: Node) -> bool:
+        if user.target is aten.exp.default:
+            return True
+        power = user.args[1] if user.target is aten.sub.Tensor and user.args[0] is difference else None
+        return isinstance(power, Node) and power.target is aten.log.default
 
     def is_allowed(user: Node) -> bool:
         if user.target is aten.eq.Scalar:

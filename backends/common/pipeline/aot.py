@@ -196,7 +196,8 @@ def _through_autograd(
     mkldnn = torch.backends.mkldnn.flags(enabled=False) if _has_lstm(gm) else contextlib.nullcontext()
     with (
         torch.set_grad_enabled(training),
-        internals.functorch_config().patch(donated_buffer=False),
+        # Programs leave a region of autocast before backward, which eager then computes in the dtypes it finds.
+        internals.functorch_config().patch(donated_buffer=False, backward_pass_autocast="off"),
         internals.draws_have_effects(),
         mkldnn,
         SymbolicTensors(),

@@ -30,7 +30,17 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX, **_losses(kept)}
+    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX, **_losses(kept), **_contiguous(kept)}
+
+
+def _contiguous(table: Table) -> Table:
+    """The kernel's results are contiguous, whatever the layout of its argument."""
+    op = torch.ops.aten.log_sigmoid_forward.default
+
+    def log_sigmoid(x: Tensor) -> Any:
+        return tuple(result.contiguous() for result in table[op](x))
+
+    return {op: log_sigmoid}
 
 
 def _losses(table: Table) -> Table:
@@ -180,6 +190,16 @@ def _each(lists: Any, one: Any) -> Callable[..., Any]:
     return decompose
 
 
+# --- operators in one piece -------------------------------------------------------------------------------------------
+
+RESAMPLING = frozenset(
+    (torch.ops.aten.upsample_linear1d.vec, torch.ops.aten.upsample_bilinear2d.vec,
+     torch.ops.aten.upsample_bicubic2d.vec, torch.ops.aten.upsample_trilinear3d.vec)
+)  # fmt: skip
+"""What reads between pixels.  torch's formula multiplies differences, which are nan between infinite pixels, and adds
+up what the gradient scatters, for which there is a kernel."""
+
+
 # --- what else a backend receives -------------------------------------------------------------------------------------
 
 
@@ -245,7 +265,7 @@ def kept_whole(operators: Iterable[Any]) -> Iterator[None]:
     for op in operators:
         kernels = internals.python_kernels(op)
         saved.append((op, dict(kernels)))
-        kernels[key] = functools.partial(_decline_to_tracer, op)
+        kernels[key] = functools.partial(_decline_to_tracer, op, kernels.get(key))
         internals.forget_dispatch(op)
     try:
         yield
@@ -277,9 +297,11 @@ def differentiated_whole(operators: Iterable[Any]) -> Iterator[None]:
             internals.forget_dispatch(op)
 
 
-def _decline_to_tracer(op: Any, *args: Any, **kwargs: Any) -> Any:
+def _decline_to_tracer(op: Any, formula: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
     if get_proxy_mode() is not None:
         return NotImplemented
+    if formula is not None:  # of Python: C++ may not know symbolic sizes
+        return formula(*args, **kwargs)
     return internals.run_kernel(op, internals.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 

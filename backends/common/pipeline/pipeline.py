@@ -277,7 +277,9 @@ class _Work:
                 self.placing.tell()
             return run
 
-        strict, whole = bool(self.request.strict), self.implementation.differentiate_whole()
+        strict = bool(self.request.strict)
+        # torch's C++ does not take all of them apart where sizes are symbolic
+        whole = self.implementation.differentiate_whole() if mode.shape_env is None else frozenset()
         run = aot.through_autograd(
             gm, fakes, table, lower, training=self.training, strict=strict, whole=whole if self.training else ()
         )

@@ -189,12 +189,6 @@ def composite() -> frozenset[Any]:
     return found | {aten._pad_circular.default}
 
 
-def resampling() -> frozenset[Any]:
-    """Those that read between pixels: each has a gradient kernel, where a decomposition adds up what is scattered."""
-    names = ("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d")
-    return frozenset(getattr(aten, name).vec for name in names)
-
-
 def stays_whole(op: Any) -> bool:
     """Whether torch's decomposition of ``op`` is not wanted: it is lowered, or called."""
     if not isinstance(op, internals.OpOverload):

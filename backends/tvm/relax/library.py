@@ -47,8 +47,9 @@ RETURNING = frozenset(
 
 
 # Operators that are torch's whatever the options say.  The first read where data says, and TVM's code for them does not
-# look whether that is inside the tensor, where torch's raises IndexError.  The others pick or order numbers, and TVM's
-# code passes over nan; of a batch norm, TVM's frontend knows inference alone, and takes training for it.
+# look whether that is inside the tensor, where torch's raises IndexError.  The next pick or order numbers, and TVM's
+# code passes over nan; of a batch norm, TVM's frontend knows inference alone, and takes training for it.  What reads
+# between pixels takes TVM ten times as long.
 ALWAYS = frozenset(
     (
         _ATEN.embedding.default,
@@ -75,6 +76,15 @@ ALWAYS = frozenset(
         _ATEN.max_pool2d_with_indices.default,
         _ATEN._native_batch_norm_legit.no_stats,
         _ATEN._native_batch_norm_legit_functional.default,
+        *(
+            getattr(getattr(_ATEN, f"upsample_{name}"), overload)
+            for name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d")
+            for overload in ("vec", "default")
+        ),
+        *(
+            getattr(_ATEN, f"upsample_{name}_backward").default
+            for name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d")
+        ),
     )
 )
 

@@ -32,6 +32,7 @@ _cast = torch.ops.aten._to_copy.default
 
 _CHANGED = "autocast keeps the cast of a weight that the graph changes in place"
 _TWO_DTYPES = "autocast casts a weight to two dtypes in one region"
+_BOTH = "an operator reads a weight with and without the cast of autocast"
 _SWITCHED_OFF = "a region of autocast is active around it, but switched off, and the graph switches it on"
 
 
@@ -66,6 +67,7 @@ def of_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> RegionCasts:
 
     Raises:
         StaysInTorch: the graph changes such a weight, or casts it to two dtypes: only eager knows which cast is used.
+            Or an operator also reads it without a cast.
     """
     answer = RegionCasts(gm, example_inputs)
     is_inside = torch.is_autocast_cache_enabled() and internals.is_any_autocast_enabled()
@@ -122,18 +124,23 @@ def _written(node: Node) -> Sequence[torch.Tensor]:
 
 
 class _Casts(internals.TorchDispatchMode):
-    """Which of some tensors an operator casts, and to what."""
+    """Which of some tensors an operator casts, and to what; ``as_is`` has those that it also reads otherwise."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         super().__init__()
         self.tensors = tensors
         self.found: dict[int, torch.dtype] = {}
+        self.as_is: set[int] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        answer = function(*args, **kwargs)
         if function is _cast and any(args[0] is tensor for tensor in self.tensors):
             self.found[id(args[0])] = kwargs.get("dtype")
-        return function(*args, **kwargs)
+        elif any(isinstance(leaf, torch.Tensor) for leaf in internals.pytree.tree_leaves(answer)):  # no question
+            leaves = internals.pytree.tree_leaves((args, kwargs))
+            self.as_is.update(id(tensor) for tensor in self.tensors if any(leaf is tensor for leaf in leaves))
+        return answer
 
 
 def _casting_nodes(gm: GraphModule, weights: set[Node]) -> dict[Node, dict[Node, torch.dtype]]:
@@ -160,15 +167,19 @@ def _casts_at(node: Node, weights: set[Node]) -> dict[Node, torch.dtype]:
     is_kept = torch.is_autocast_cache_enabled() and internals.is_any_autocast_enabled()
     if not used or node.op not in ("call_function", "call_method") or not is_kept:
         return {}
-    with_autocast = _casts_when_run(node, used)
+    with_autocast, as_is = _casts_when_run(node, used)
     if not with_autocast:
         return {}
     with internals.disable_autocast():
-        without = _casts_when_run(node, used)
-    return {weight: dtype for weight, dtype in with_autocast.items() if without.get(weight) is not dtype}
+        without, _ = _casts_when_run(node, used)
+    found = {weight: dtype for weight, dtype in with_autocast.items() if without.get(weight) is not dtype}
+    if not as_is.isdisjoint(found):
+        raise StaysInTorch(_BOTH)
+    return found
 
 
-def _casts_when_run(node: Node, used: Sequence[Node]) -> dict[Node, torch.dtype]:
+def _casts_when_run(node: Node, used: Sequence[Node]) -> tuple[dict[Node, torch.dtype], set[Node]]:
+    """The weights that are cast, with their dtypes, and those that are also read as they are."""
     values = {weight: weight.meta["example_value"] for weight in used}
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
     target = node.target if callable(node.target) else getattr(torch.Tensor, node.target)
@@ -182,7 +193,8 @@ def _casts_when_run(node: Node, used: Sequence[Node]) -> dict[Node, torch.dtype]
         pass
     finally:
         torch.set_autocast_cache_enabled(was_cached)
-    return {weight: casts.found[id(value)] for weight, value in values.items() if id(value) in casts.found}
+    found = {weight: casts.found[id(value)] for weight, value in values.items() if id(value) in casts.found}
+    return found, {weight for weight, value in values.items() if id(value) in casts.as_is}
 
 
 def _lift(answer: RegionCasts, found: dict[Node, dict[Node, torch.dtype]], weights: dict[Node, int]) -> None:

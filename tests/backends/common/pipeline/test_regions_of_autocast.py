@@ -204,6 +204,39 @@ def test_many_programs(backend):
         _check(backend, seed)
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_an_inner_region_that_is_off_has_gradients_in_full_precision(backend):
+    """Backward runs after the region, so products of what autocast left alone are not rounded."""
+
+    class Off(nn.Linear):
+        def forward(self, x):
+            with torch.autocast("cpu", enabled=False):
+                return super().forward(x)
+
+    def gradient(function):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            result = function(x)
+        return torch.autograd.grad(result.pow(2).sum(), model.weight)[0]
+
+    torch.manual_seed(0)
+    model, x = Off(6, 6), torch.randn(3, 6)
+    expected = gradient(model)
+    torch.testing.assert_close(gradient(torchmux.compile(model, backend=backend)), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_an_operator_that_reads_a_weight_with_and_without_its_cast(backend):
+    """A cell's state is a factor of products, which autocast casts, and a term of the result, which it does not."""
+    torch.manual_seed(0)
+    cell, x, state = nn.GRUCell(6, 6), torch.randn(3, 6), nn.Parameter(torch.randn(3, 6))
+    for hidden, is_left in ((state, True), (state.detach(), False)):
+        compiled = torchmux.compile(cell, backend=backend)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            expected, got = cell(x, hidden), compiled(x, hidden)
+        torch.testing.assert_close(got, expected, rtol=0.01, atol=0.01)
+        assert ("with and without" in str(torchmux.report(compiled))) == is_left
+
+
 def _casts() -> int:
     found = [o for o in gc.get_objects() if type(o) is torch.Tensor]
     return sum(t.shape == (4, 5) and t.dtype is torch.bfloat16 for t in found)
