@@ -67,9 +67,10 @@ def _check_branches(gm: GraphModule) -> None:
     """
     for node in gm.graph.find_nodes(op="get_attr"):
         if isinstance(getattr(gm, str(node.target), None), GraphModule):
+            users = ", ".join(str(user.target) for user in node.users)
             raise NotTold(
-                f"a graph in which {', '.join(str(user.target) for user in node.users)} runs graphs of its own, such as "
-                "the branches of torch.cond. Save it without that call, such as with torch.where in its place"
+                f"a graph in which {users} runs graphs of its own, such as the branches of torch.cond. Save it without "
+                "that call, such as with torch.where in its place"
             )
 
 

@@ -127,8 +127,8 @@ class _Flat:
 def _example(calls: Sequence[list[torch.Tensor]], varies: Sequence[list[bool]]) -> int:
     """The call to export: ``torch.export`` takes a size of 0 or 1 for a constant."""
     for number, tensors in enumerate(calls):
-        dims = (pair for t, any_size in zip(tensors, varies, strict=True) for pair in zip(t.shape, any_size, strict=True))
-        if all(size > 1 for size, any_size in dims if any_size):
+        each = zip(tensors, varies, strict=True)
+        if all(size > 1 for t, dims in each for size, any_size in zip(t.shape, dims, strict=True) if any_size):
             return number
     return 0
 

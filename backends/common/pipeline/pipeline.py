@@ -180,8 +180,8 @@ class _Work:
         run = casts.around(eager_with_tangents(self.compile_aten(), self.gm, strict=strict), strict=strict)
         if casts.enters or casts.wanted:
             self.built = (
-                "autocast casts weights in it, once for a region, as they require gradients: call requires_grad_(False) "
-                "on the model before it is compiled"
+                "autocast casts weights in it, once for a region, as they require gradients: call "
+                "requires_grad_(False) on the model before it is compiled"
             )
         return run
 
