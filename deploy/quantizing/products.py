@@ -158,10 +158,10 @@ def lower(gm: GraphModule) -> tuple[Counter[str], list[str]]:
 
 
 _LAYERS = {torch.ops.aten.linear.default: "linear layers", torch.ops.aten.conv2d.default: "convolutions"}
-_OTHER_LAYERS = frozenset(
-    ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "bilinear",
-     "lstm", "gru", "rnn_tanh", "rnn_relu")
-)  # fmt: skip
+_OTHER_LAYERS = frozenset([
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "bilinear",
+    "lstm", "gru", "rnn_tanh", "rnn_relu",
+])  # fmt: skip
 
 
 def _lower(gm: GraphModule, node: Node) -> str | None:
