@@ -18,6 +18,8 @@ from torchmux import torch_internals as ti
 from torchmux.backends.common.cache.cache import CarriedCache
 from torchmux.frontend.guards.check import CompiledGuards, evaluate, read
 from torchmux.frontend.guards.guards import GuardSet, ShapeCondition, ShapePart, TensorFacts
+from torchmux.frontend.guards.kinds.guard import Guard
+from torchmux.frontend.guards.kinds.objects import Is, SameObject
 from torchmux.frontend.guards.sources import Item, Local, RawItem, Source
 from torchmux.registry.errors import LoadRefused
 
@@ -26,7 +28,7 @@ from .graphs import graph_again, graph_told
 from .operators import is_missing
 from .paths import Reader, Writer, paths_in, sources_in
 from .state import State
-from .values import NotTold, again, told
+from .values import NotTold, again, is_found_again, told
 
 if TYPE_CHECKING:
     from torchmux.frontend.capture.captured import Captured
@@ -120,7 +122,7 @@ def guards_told(guards: CompiledGuards, world: World, paths: Writer) -> dict[str
             if not holds:
                 raise Outdated(f"{guard.source.words()} {guard.words()} no longer holds (now {value!r:.60})")
         elif not all(map(world.is_only_given, sources)):
-            raise NotTold(f"a comparison of an argument with the program's own objects: {guard!r}")
+            conditions.append(paths.guard(_named(guard, world)))
         else:
             conditions.append(paths.guard(guard))
     tensors = []
@@ -144,6 +146,21 @@ def guards_told(guards: CompiledGuards, world: World, paths: Writer) -> dict[str
         "global": _state_of(guards.state) if guards.global_state else None,
         "devices": [told(device) for device in guards.devices],
     }
+
+
+def _named(guard: Guard, world: World) -> Guard:
+    """A comparison of an argument with an object of the program's, if this can be found by its name.
+
+    Raises:
+        NotTold: it cannot.
+    """
+    if isinstance(guard, SameObject):
+        for source, other in ((guard.source, guard.other), (guard.other, guard.source)):
+            if world.is_only_given(source) and not world.is_given(other):
+                own = world.read(other)
+                if is_found_again(own):
+                    return Is(source, own)
+    raise NotTold(f"a comparison of an argument with the program's own objects: {guard!r}")
 
 
 def _compare(facts: TensorFacts, tensor: Any) -> None:

@@ -44,6 +44,7 @@ def graph_told(compiled: Any, state: State, artifacts: dict[str, bytes]) -> dict
     if not isinstance(built, Built):
         raise NotTold(f"a graph of {compiled.report.backend}, of which {built or 'nothing is known'}")
     backend = compiled.report.backend
+    _check_branches(built.gm)
     try:
         with internals.without_modes():
             kept = recipes.encode(built.gm, built.split, built.compiled, GraphReport(backend), state.add, _artifact_of)
@@ -58,6 +59,19 @@ def graph_told(compiled: Any, state: State, artifacts: dict[str, bytes]) -> dict
     assert made is not None
     artifacts.update(recorder.read)
     return {"parts": kept, "backend": backend, "shares": built.shares}
+
+
+def _check_branches(gm: GraphModule) -> None:
+    """Raises:
+    NotTold: an operator runs graphs of its own.
+    """
+    for node in gm.graph.find_nodes(op="get_attr"):
+        if isinstance(getattr(gm, str(node.target), None), GraphModule):
+            users = ", ".join(str(user.target) for user in node.users)
+            raise NotTold(
+                f"a graph in which {users} runs graphs of its own, such as the branches of torch.cond. Save it without "
+                "that call, such as with torch.where in its place"
+            )
 
 
 def _artifact_of(run: Any) -> str | None:
@@ -82,6 +96,7 @@ def _in_words(why: str) -> str:
 
 def captured_told(gm: GraphModule, state: State) -> list[Any]:
     """A graph of torch-level calls, node by node; errors as :func:`graph_told`."""
+    _check_branches(gm)
     number: dict[Node, int] = {}
     steps: list[Any] = []
     for node in gm.graph.nodes:

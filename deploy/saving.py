@@ -195,7 +195,19 @@ def _whole_calls(
             f"{taken.name} cannot be saved: none of what was compiled fits the program as it is now. {left_out[0]}. "
             "Call it once more, then save it."
         )
-    return entries, left_out
+    return entries, left_out + _without_operators(taken)
+
+
+def _without_operators(taken: Compiled) -> list[str]:
+    """The calls that had nothing to compile, in words: a file does not have what they return."""
+    state = taken.session.states.get(taken.function.__code__)
+    found = []
+    for entry in () if state is None else state.vain:
+        if entry.guards is not None:
+            conditions = (f"{guard.source.words()} {guard.words()}" for guard in entry.guards.conditions)
+            place = f"{entry.qualname}: calls without operators, which run in eager"
+            found.append(f"{place}, while {'; '.join(conditions) or 'the inputs are like those'}")
+    return found
 
 
 def _is_broken(taken: Compiled) -> bool:
@@ -269,10 +281,12 @@ def _captures(taken: Compiled) -> list[Captured]:
     frame = frame_of(taken.function.__code__)
     found: list[Captured] = list(taken.record)
     if not found:
-        why = _reasons(taken.record) or "it has not been called yet"
+        why = _reasons(taken.record)
+        if not why and taken.record.calls[0]:
+            raise SaveRefused(f"{taken.name} cannot be saved: its calls have no operators, so nothing is compiled.")
         raise SaveRefused(
-            f"{taken.name} cannot be saved: nothing is compiled ({why}). Call it with inputs like those "
-            "that it will get."
+            f"{taken.name} cannot be saved: nothing is compiled ({why or 'it has not been called yet'}). Call it with "
+            "inputs like those that it will get."
         )
     for captured in found:
         if captured.broke is not None:
@@ -297,7 +311,8 @@ def _captures(taken: Compiled) -> list[Captured]:
 
 def _reasons(record: Record, frame: Frame | None = None) -> str:
     reasons = [f"{where.function} ({where.place}): {why}" for where, why in record.eager if frame in (None, where)]
-    return "; ".join([*reasons, *map(str, record.breaks), *record.left_to_eager][:3])
+    breaks = [broke.message() for broke in record.breaks]
+    return "; ".join([*reasons, *breaks, *record.left_to_eager][:3])
 
 
 def _check_hooks(taken: Compiled) -> None:

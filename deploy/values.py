@@ -7,6 +7,7 @@ what it was.  Nothing is pickled.
 from __future__ import annotations
 
 import base64
+import enum
 import functools
 import hashlib
 import importlib
@@ -21,7 +22,11 @@ from torchmux.registry.errors import LoadRefused
 
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _NAMED = (types.FunctionType, types.BuiltinFunctionType)
-_DESCRIPTORS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType)
+_DESCRIPTORS = (
+    types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)  # fmt: skip
+_AROUND = {property: "fget", staticmethod: "__func__", classmethod: "__func__"}  # where they have their function
 _CONTAINERS = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset, "size": torch.Size}
 
 
@@ -56,22 +61,44 @@ def told(value: Any) -> Any:
         return [cls.__name__, told(value.start), told(value.stop), told(value.step)]
     if isinstance(value, _TORCH):
         return ["torch", cls.__name__, str(value)]
+    if isinstance(value, enum.Enum):
+        return _checked(["member", told(cls), value.name], value)
     if isinstance(value, types.ModuleType):
         return _checked(["module", value.__name__], value)
     if isinstance(value, type):
-        return _checked(["class", value.__module__, value.__qualname__], value)
+        return _checked(["class", *_place_of(value)], value)
     if isinstance(value, _NAMED):
         return _function(value)
     if isinstance(value, types.CodeType):
         from .broken.names import code_told  # it needs this module
 
         return code_told(value)
+    if cls in _AROUND and isinstance(function := getattr(value, _AROUND[cls]), types.FunctionType):
+        owner, _, name = function.__qualname__.rpartition(".")
+        place = [function.__module__, owner, name, code_digest(function.__code__)]
+        return _checked(["around", *place], value)
     if isinstance(value, _DESCRIPTORS):
         owner = getattr(value, "__objclass__", None)
         return _checked(["descriptor", told(owner), value.__name__], value)
     if value is regions:  # which a guard asks once a process has made a region
         return ["regions"]
     raise NotTold(f"an object of {cls.__module__}.{cls.__qualname__}")
+
+
+def is_found_again(value: Any) -> bool:
+    """Whether what :func:`told` says of a value leads back to this very object."""
+    try:
+        return again(told(value)) is value
+    except (NotTold, LoadRefused):
+        return False
+
+
+def _place_of(cls: type) -> tuple[str, str]:
+    """The module and the name of a class; those of the interpreter are not where they say."""
+    for name in types.__all__ if cls.__module__ == "builtins" else ():
+        if getattr(types, name) is cls:
+            return "types", name
+    return cls.__module__, cls.__qualname__
 
 
 def _is_namespace(value: dict[Any, Any]) -> bool:
@@ -164,8 +191,20 @@ def _class(module: str, qualname: str) -> type:
     return found
 
 
+def _member(cls: Any, name: str) -> enum.Enum:
+    owner = again(cls)
+    if not (isinstance(owner, enum.EnumType) and name in owner.__members__):
+        raise LoadRefused(
+            f"A saved file needs {getattr(owner, '__qualname__', owner)}.{name}, which is no member of an enumeration "
+            "here. Install the version of its package with which the file was saved."
+        )
+    return owner.__members__[name]
+
+
 def _function_again(module: str, qualname: str, digest: str) -> Any:
     found = _named(module, qualname)
+    if isinstance(found, (property, types.MethodType)):
+        found = found.fget if isinstance(found, property) else found.__func__
     if isinstance(found, types.FunctionType) and code_digest(found.__code__) != digest:
         raise LoadRefused(
             f"{module}.{qualname} is not the function with which a file was saved. Install that version of {module}, "
@@ -173,6 +212,18 @@ def _function_again(module: str, qualname: str, digest: str) -> Any:
         )
     if not isinstance(found, _NAMED):
         raise LoadRefused(f"A saved file needs the function {module}.{qualname}, which is no function here.")
+    return found
+
+
+def _around(module: str, owner: str, name: str, digest: str) -> Any:
+    """A property, a static method or a class method, as its class has it."""
+    found = vars(_class(module, owner)).get(name)
+    function = getattr(found, _AROUND.get(type(found), ""), None)
+    if not isinstance(function, types.FunctionType) or code_digest(function.__code__) != digest:
+        raise LoadRefused(
+            f"{module}.{owner}.{name} is not what it was when a file was saved. Install that version of {module}, or "
+            "save the file again."
+        )
     return found
 
 
@@ -210,6 +261,8 @@ _MAKERS: dict[str, Any] = {
     "module": _module,
     "globals": lambda name: vars(_module(name)),
     "class": _class,
+    "member": _member,
+    "around": _around,
     "code": _code,
     "function": _function_again,
     "method": lambda owner, name: getattr(again(owner), name),

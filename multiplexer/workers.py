@@ -61,6 +61,7 @@ class Process:
         self._child = births.born(folder / f"{name}.out", self._errors, training=training)
         self._began_with = 0
         self._has_ended = False
+        self._one = threading.Lock()  # questions of several threads, each of which reads its own answer
 
     def __enter__(self) -> Process:
         return self
@@ -91,16 +92,21 @@ class Process:
     def ask(self, what: str, until: float, **more: Any) -> dict[str, Any]:
         """The answer to a question, before ``until`` on the clock of ``time.monotonic``.
 
+        While another thread waits for an answer, ``until`` moves on.
+
         Raises:
             Lost: it died, took too long or too much memory, or the candidate raised an exception.
         """
-        if self._has_ended:
-            raise Lost("its process has ended")
-        try:
-            os.write(self._child.requests, json.dumps({"do": what, **more}).encode() + b"\n")
-        except OSError:  # it has died, or was ended by another thread
-            raise Lost(self._death()) from None
-        answer: dict[str, Any] = json.loads(self._line(what, until))
+        asked = time.monotonic()
+        with self._one:
+            until += time.monotonic() - asked
+            if self._has_ended:
+                raise Lost("its process has ended")
+            try:
+                os.write(self._child.requests, json.dumps({"do": what, **more}).encode() + b"\n")
+            except OSError:  # it has died, or was ended by another thread
+                raise Lost(self._death()) from None
+            answer: dict[str, Any] = json.loads(self._line(what, until))
         if "raised" in answer:
             raise Lost(answer["raised"])
         if answer.get("changed"):

@@ -50,7 +50,7 @@ def linear(
         scales: float32, [m], of the products.
         bias: float32, [m], or None.
     """
-    rows = q.flatten(0, -2)
+    rows = q.reshape(-1, weight.shape[0])
     found = torch._int_mm(rows, weight)
     result = (found - sums * zero if zero else found).to(torch.float32) * scales
     if bias is not None:
@@ -68,6 +68,7 @@ def convolution(
     kernel: list[int],
     stride: list[int],
     padding: list[int],
+    dilation: list[int],
 ) -> Any:
     """A convolution in two dimensions as a linear layer of the windows: ``q`` is int8, [N, C, H, W]."""
     if any(padding):
@@ -75,7 +76,9 @@ def convolution(
     if kernel == [1, 1]:
         windows = q[:, :, :: stride[0], :: stride[1]].permute(0, 2, 3, 1)
     else:
-        windows = q.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1]).permute(0, 2, 3, 1, 4, 5).flatten(3)
+        high, wide = (step * (size - 1) + 1 for step, size in zip(dilation, kernel, strict=True))
+        windows = q.unfold(2, high, stride[0])[..., :: dilation[0]].unfold(3, wide, stride[1])[..., :: dilation[1]]
+        windows = windows.permute(0, 2, 3, 1, 4, 5).flatten(3)
     return linear(windows, zero, weight, sums, scales, bias).permute(0, 3, 1, 2).contiguous()
 
 
@@ -131,6 +134,8 @@ def lower(gm: GraphModule) -> tuple[Counter[str], list[str]]:
     for node in list(gm.graph.nodes):
         if node.target in _LAYERS:
             why = _lower(gm, node)
+        elif _name(node) in _OTHER_LAYERS:
+            why = f"PT2E does not quantize {node.target}"
         else:
             continue
         if why is None:
@@ -153,6 +158,10 @@ def lower(gm: GraphModule) -> tuple[Counter[str], list[str]]:
 
 
 _LAYERS = {torch.ops.aten.linear.default: "linear layers", torch.ops.aten.conv2d.default: "convolutions"}
+_OTHER_LAYERS = frozenset([
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "bilinear",
+    "lstm", "gru", "rnn_tanh", "rnn_relu",
+])  # fmt: skip
 
 
 def _lower(gm: GraphModule, node: Node) -> str | None:
@@ -170,8 +179,8 @@ def _lower(gm: GraphModule, node: Node) -> str | None:
         return f"a sum of {terms} products does not fit into int32"
     defaults: list[Any] = [[1, 1], [0, 0], [1, 1], 1]
     stride, padding, dilation, groups = [*rest, *defaults[len(rest) :]]
-    if groups != 1 or any(step != 1 for step in dilation):
-        return f"there is no product of int8 for a convolution with groups={groups} and dilation={list(dilation)}"
+    if groups != 1:
+        return f"there is no product of int8 for a convolution with groups={groups}"
     q, scale, zero, _, _, dtype = x.args
     matrix = values.flatten(1).t()
     constants = (matrix, matrix.sum(0, dtype=torch.int32), factors.to(torch.float32) * scale)
@@ -183,7 +192,7 @@ def _lower(gm: GraphModule, node: Node) -> str | None:
     if node.target is torch.ops.aten.linear.default:
         _replace(gm, node, linear, args)
     else:
-        _replace(gm, node, convolution, (*args, list(values.shape[2:]), _pair(stride), _pair(padding)))
+        _replace(gm, node, convolution, (*args, list(values.shape[2:]), *map(_pair, (stride, padding, dilation))))
     return None
 
 
@@ -196,8 +205,12 @@ def _pair(values: Any) -> list[int]:
     return [*values] * (2 // len(values))
 
 
+def _name(node: Node) -> str:
+    return str(getattr(node.target, "__name__", "")).split(".")[0]
+
+
 def _is(node: Any, name: str) -> bool:
-    return isinstance(node, Node) and getattr(node.target, "__name__", "").split(".")[0] == name
+    return isinstance(node, Node) and _name(node) == name
 
 
 def _all(gm: GraphModule, name: str) -> list[Node]:

@@ -64,20 +64,21 @@ class _Flat:
     """A model as one graph on flat tensors, by ``torch.export``, and calls of it taken apart."""
 
     def __init__(self, model: torch.nn.Module, calls: Sequence[Call]) -> None:
-        args, kwargs = calls[0]
         leaves = [_tensors(ti.pytree.tree_flatten(call)[0]) for call in calls]
         varies = [
             [len({each[at].shape[d] for each in leaves}) > 1 for d in range(tensor.dim())]
             for at, tensor in enumerate(leaves[0])
         ]
+        example = _example(leaves, varies)
+        args, kwargs = calls[example]
         shapes = torch.export.ShapesCollection()
-        for tensor, dims in zip(leaves[0], varies, strict=True):
+        for tensor, dims in zip(leaves[example], varies, strict=True):
             if any(dims):
                 shapes[tensor] = {d: torch.export.Dim.AUTO for d, any_size in enumerate(dims) if any_size}
         dynamic = shapes.dynamic_shapes(model, args, kwargs) if any(map(any, varies)) else None
         self.program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic, strict=False)
         self.result = model(*args, **kwargs)
-        flat, self.spec = ti.pytree.tree_flatten(calls[0])
+        flat, self.spec = ti.pytree.tree_flatten(calls[example])
         self.constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
         self.inputs = _tensors(flat)
         self.sizes = [
@@ -121,6 +122,15 @@ class _Flat:
         leaves, spec = ti.pytree.tree_flatten(self.result)
         fresh = iter(tensors)
         return ti.pytree.tree_unflatten([next(fresh) if isinstance(v, torch.Tensor) else v for v in leaves], spec)
+
+
+def _example(calls: Sequence[list[torch.Tensor]], varies: Sequence[list[bool]]) -> int:
+    """The call to export: ``torch.export`` takes a size of 0 or 1 for a constant."""
+    for number, tensors in enumerate(calls):
+        each = zip(tensors, varies, strict=True)
+        if all(size > 1 for t, dims in each for size, any_size in zip(t.shape, dims, strict=True) if any_size):
+            return number
+    return 0
 
 
 def _tensors(leaves: Sequence[Any]) -> list[torch.Tensor]:
@@ -217,6 +227,11 @@ def _by_pt2e(model: torch.nn.Module, calls: Sequence[Call], backend: str) -> Mad
         raise QuantizationFailed(
             "torch's products of int8 are not exact on this processor, which adds pairs of them in 16 bits. Pass "
             "activations=False for weights in int8 alone, or use onnxrt or openvino."
+        )
+    if others := {str(t.dtype) for t in model.parameters() if t.is_floating_point() and t.dtype is not torch.float32}:
+        raise QuantizationFailed(
+            f"torchao {_version('torchao')} quantizes weights of float32, and this model has some of "
+            f"{', '.join(sorted(others))}: call model.float() first"
         )
     model.requires_grad_(False)
     flat = _Flat(model, calls)

@@ -17,7 +17,7 @@ from ..guards.sources import Const
 from ..regions import use_backend
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
-from ..values.containers.sequences import TupleValue
+from ..values.containers.sequences import SequenceValue, TupleValue
 from ..values.contexts import (
     GRAD_CLASSES,
     UNKNOWN_GRAD,
@@ -79,7 +79,13 @@ handles(ti.count_dispatch_modes)(lambda tr: ConstValue(0))  # which every check 
     torch.overrides.has_torch_function_variadic,
 )
 def has_torch_function(tr: Tracer, *args: Value) -> Value:
-    return FALSE  # inputs with an override are refused when they are read
+    # Other inputs with an override are refused when they are read.  What hands them over to it need not be followed.
+    assert tr.frame is not None
+    if "handle_torch_function" in tr.frame.code.co_names:
+        return FALSE
+    items = [each for value in args for each in (value.items(tr) if isinstance(value, SequenceValue) else [value])]
+    examples = [each.example for each in items if isinstance(each, TensorValue) and each.cls is not torch.Tensor]
+    return ConstValue(torch.overrides.has_torch_function(examples))
 
 
 @handles(ti.log_api_usage_once)

@@ -43,11 +43,23 @@ class Block(torch.nn.Module):
         self.inner = torch.nn.Linear(n, n)
         self.calls = 0
 
+    @property
+    def factor(self):
+        return 2.0
+
+    @staticmethod
+    def doubled(x):
+        return x * 2
+
+    @classmethod
+    def halved(cls, x):
+        return x / cls.doubled(1)
+
     def forward(self, x):
-        y = torch.relu(self.inner(x))
+        y = torch.relu(self.inner(x)) * self.factor
         self.calls += 1
         print("block")
-        return self.inner(y) + x
+        return self.inner(self.halved(self.doubled(y)) / self.factor) + x
 
 
 class Net(torch.nn.Module):

@@ -126,3 +126,33 @@ def test_partials(net, tmp_path):
 def test_other_things_are_no_programs(tmp_path):
     with pytest.raises(TypeError, match="what torchmux.compile"):
         torchmux.save(torch.nn.Linear(2, 2), tmp_path / "file")
+
+
+def test_branches_of_graphs(tmp_path):
+    def program(x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    for backend in ("native", "eager"):
+        message = refused(torchmux.compile(program, backend=backend), tmp_path, torch.ones(2))
+        assert "cond runs graphs of its own" in message and "torch.where" in message
+
+
+def test_weights_that_autocast_casts_once(tmp_path):
+    x = torch.ones(2, 4)
+    model = torch.nn.Linear(4, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        message = refused(torchmux.compile(model, backend="native"), tmp_path, x)
+        assert "call requires_grad_(False) on the model before it is compiled" in message
+        compiled = torchmux.compile(model.requires_grad_(False), backend="native")
+        with torch.no_grad():
+            wanted = compiled(x)
+            assert torchmux.save(compiled, tmp_path / "file") == []
+            assert torch.equal(torchmux.load(tmp_path / "file")(x), wanted)
+
+
+def test_breaks_are_told_in_words(tmp_path):
+    def program(x):
+        return torch.unique(x)
+
+    message = refused(torchmux.compile(program, backend="eager"), tmp_path, torch.ones(2))
+    assert "TM008 operator whose output shape depends on data: unique" in message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import os
 import subprocess
@@ -14,6 +15,11 @@ import torch
 
 import torchmux
 from torchmux.frontend.capture import capture
+
+
+class Side(enum.Enum):
+    LEFT = 1
+    RIGHT = 2
 
 
 def same(found, wanted):
@@ -318,3 +324,41 @@ def test_operators_of_other_packages_are_registered_before_a_file_is_loaded(tmp_
     library._destroy()
     with pytest.raises(torchmux.LoadRefused, match=r"calls of_a_package\.twice\.default, which no package.*Import"):
         torchmux.load(tmp_path / "file")
+
+
+def test_members_of_enumerations_and_one_empty_tuple_on_two_paths(tmp_path):
+    class Sided(torch.nn.Linear):
+        args = ()
+
+        def forward(self, x, *args, side=Side.LEFT):
+            y = super().forward(x, *self.args, *args)
+            return y * 2 if side is Side.LEFT else y - 1, side
+
+    model = Sided(4, 4).eval()
+    compiled = torchmux.compile(model, backend="eager")
+    x = torch.ones(2, 4)
+    with torch.no_grad():
+        for side in Side:
+            compiled(x, side=side)
+        assert torchmux.save(compiled, tmp_path / "file") == []
+        loaded = torchmux.load(tmp_path / "file")
+        for side in Side:
+            (found, known), (wanted, _) = loaded(x, side=side), model(x, side=side)
+            torch.testing.assert_close(found, wanted)
+            assert known is side
+        with pytest.raises(torchmux.Unsupported, match="side is <Side.LEFT: 1>"):
+            loaded(x, side=1)
+
+
+def test_calls_without_operators_are_told(tmp_path):
+    def program(x, flag=False):
+        return x * 2 if flag else x
+
+    compiled = torchmux.compile(program, backend="eager")
+    compiled(torch.ones(3))
+    with pytest.raises(torchmux.SaveRefused, match="its calls have no operators"):
+        torchmux.save(compiled, tmp_path / "file")
+    compiled(torch.ones(3), True)
+    (left_out,) = torchmux.save(compiled, tmp_path / "file")
+    assert "calls without operators, which run in eager, while flag is False" in left_out
+    assert torchmux.load(tmp_path / "file")(torch.ones(3), True)[0].item() == 2

@@ -189,3 +189,16 @@ def lingering(gm: Any, inputs: Any) -> Any:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
     Path(os.environ["LINGERING"]).write_text(str(process.pid))
     os.kill(os.getpid(), 9)
+
+
+class Echo:
+    """What answers in a process of the tests: the number of the question."""
+
+    watches = False
+
+    def __init__(self, told):
+        pass
+
+    def echo(self, number):
+        time.sleep(0.001)
+        return {"number": number}

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from torchmux.config import config
 from torchmux.multiplexer import births
 from torchmux.multiplexer.births import Child
 from torchmux.multiplexer.leaks import FEWEST, LEAST_BYTES, WARM, Growth
+from torchmux.multiplexer.workers import Process
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
 
@@ -103,6 +105,18 @@ def test_where_nothing_can_be_forked_a_worker_is_started_and_the_log_says_so(tmp
     finally:
         child.end()
     assert gone(child.pid)
+
+
+def test_each_of_several_threads_gets_its_own_answer(tmp_path, monkeypatch) -> None:
+    """Eager's process judges one candidate while it is timed against another."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    with Process(tmp_path, "echo", 1 << 30, training=False) as process, ThreadPoolExecutor(4) as pool:
+        process.open(time.monotonic() + 60, worker="bad_backends:Echo")
+
+        def ask(number: int) -> bool:
+            return process.ask("echo", time.monotonic() + 60, number=number)["number"] == number
+
+        assert all(pool.map(ask, range(100)))
 
 
 def test_a_leak_is_growth_that_goes_on() -> None:

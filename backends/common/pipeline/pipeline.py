@@ -179,7 +179,10 @@ class _Work:
         strict = bool(self.request.strict)
         run = casts.around(eager_with_tangents(self.compile_aten(), self.gm, strict=strict), strict=strict)
         if casts.enters or casts.wanted:
-            self.built = "autocast casts weights in it, once for a region"
+            self.built = (
+                "autocast casts weights in it, once for a region, as they require gradients: call "
+                "requires_grad_(False) on the model before it is compiled"
+            )
         return run
 
     def compile_aten(self) -> Run:

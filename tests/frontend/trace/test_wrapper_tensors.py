@@ -160,6 +160,18 @@ def test_a_layer_with_a_weight_of_that_kind(cls):
     assert not torchmux.report(compiled).breaks
 
 
+def test_layers_that_ask_for_an_override_choose_as_in_eager():
+    """The fused operator of an encoder's layer takes plain weights."""
+    torch.manual_seed(0)
+    net = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval().requires_grad_(False)
+    net.linear1.weight = torch.nn.Parameter(quantized(8, 4, cls=Converting), requires_grad=False)
+    x = torch.randn(2, 3, 4)
+    with torch.no_grad():
+        compiled = torchmux.compile(net, backend="eager")
+        torch.testing.assert_close(compiled(x), net(x))
+    assert "aten._transformer_encoder_layer_fwd" not in str(torchmux.report(compiled).placements)
+
+
 def test_gradients_end_the_graph():
     def program(x, w):
         return (torch.nn.functional.linear(x, w) * x).sum()
