@@ -78,8 +78,8 @@ def told(value: Any) -> Any:
         place = [function.__module__, owner, name, code_digest(function.__code__)]
         return _checked(["around", *place], value)
     if isinstance(value, _DESCRIPTORS):
-        owner = getattr(value, "__objclass__", None)
-        return _checked(["descriptor", told(owner), value.__name__], value)
+        holder = getattr(value, "__objclass__", None)
+        return _checked(["descriptor", told(holder), value.__name__], value)
     if value is regions:  # which a guard asks once a process has made a region
         return ["regions"]
     raise NotTold(f"an object of {cls.__module__}.{cls.__qualname__}")
