@@ -112,6 +112,15 @@ class Field:
     excluded: dict[str, str]
     fingerprint: dict[str, Measured]  # of each backend but eager: its version, and the options that are tried
 
+    @property
+    def in_turn(self) -> list[Candidate]:
+        """The candidates as they are tried: the best backend first, each with all its options.
+
+        A budget that ends early costs the backends that are rarely the quickest, and not the options of the best.
+        """
+        order = list(dict.fromkeys(candidate.backend for candidate in self.candidates))
+        return sorted(self.candidates, key=lambda candidate: order.index(candidate.backend))
+
 
 def candidates_for(
     inputs: Sequence[Any],

@@ -100,7 +100,7 @@ class Measurement:
             began = time.monotonic()
             self.ends = began + self.budget
             self.admitted.ends = began + self.budget * (1 - FOR_TIMES)
-            self.admitted.admit(self.field.candidates, after=self._first_look)
+            self.admitted.admit(self.field.in_turn, after=self._first_look)
             ranked = self._race([name for name in self.admitted.processes if not self.rows[name].verdict])
             if self.shares and self.objective.name == "latency":
                 ranked = self._share(ranked, folder)

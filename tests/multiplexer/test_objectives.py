@@ -111,6 +111,15 @@ def test_a_measurement_for_an_objective(options) -> None:
         assert "it makes the most calls per second" in note
 
 
+def test_all_options_of_the_best_backend_are_tried_before_the_next_backend() -> None:
+    field = candidates_for([torch.ones(2)], training=False, freeze=True, allow=["native", "onnxrt"], forbid=())
+    turns = [candidate.name for candidate in field.in_turn]
+    assert sorted(turns) == sorted(candidate.name for candidate in field.candidates)
+    assert turns[:2] == ["eager", "native"] and "native(keep_scratch=True)" in turns
+    backends = [candidate.backend for candidate in field.in_turn]
+    assert backends == sorted(backends, key=["eager", "native", "onnxrt"].index)
+
+
 def test_the_longest_mode_includes_the_others() -> None:
     def tried(mode: str | None) -> list[dict[str, object]]:
         field = candidates_for(
