@@ -74,8 +74,8 @@ def told(value: Any) -> Any:
 
         return code_told(value)
     if cls in _AROUND and isinstance(function := getattr(value, _AROUND[cls]), types.FunctionType):
-        owner, _, name = function.__qualname__.rpartition(".")
-        place = [function.__module__, owner, name, code_digest(function.__code__)]
+        where, _, short = function.__qualname__.rpartition(".")
+        place = [function.__module__, where, short, code_digest(function.__code__)]
         return _checked(["around", *place], value)
     if isinstance(value, _DESCRIPTORS):
         holder = getattr(value, "__objclass__", None)
