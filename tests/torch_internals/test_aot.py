@@ -38,6 +38,25 @@ def test_unused_draws_stay() -> None:
     assert counts == [1]
 
 
+@checks("written_inputs", "count_of_results")
+def test_what_a_forward_graph_writes() -> None:
+    def program(x: torch.Tensor, buffer: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        buffer.add_(1)
+        return (x.sin(),)
+
+    told = []
+
+    def look(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        told.append((ti.written_inputs(), ti.count_of_results()))
+        return gm.forward
+
+    gm, mode = torch.fx.symbolic_trace(program), ti.new_fake_mode()
+    fakes = [mode.from_tensor(torch.ones(2, requires_grad=needs)) for needs in (True, False)]
+    with ti.tracing_context(mode):
+        ti.aot_autograd()(gm, fakes, fw_compiler=look, bw_compiler=lambda gm, inputs: gm.forward)
+    assert told == [({1: False}, 2)]  # the graph returns the new contents first
+
+
 @checks("keep_saved_buffers")
 def test_kept_buffers() -> None:
     with ti.tracing_context(ti.new_fake_mode()):

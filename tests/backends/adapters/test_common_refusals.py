@@ -65,7 +65,7 @@ NATIVE = {
     "remainders": "its remainder is the one of torch's kernels",
     "numbers": "floats come to it as tensors (pipeline/floats.py), and lowering refuses the node if one does not",
     "layouts": None,
-    "dtypes": None,
+    "dtypes": "it computes with complex numbers as pairs of real ones, and lowering refuses what it has no pairs for",
     "empty": "its loops run no time over nothing",
 }
 
