@@ -319,12 +319,12 @@ def _check_hooks(taken: Compiled) -> None:
     """Raises:
     SaveRefused: a call of the module runs hooks besides its forward.
     """
-    module = taken.called
+    module = taken.original
     if isinstance(module, torch.nn.Module) and (module._forward_hooks or module._forward_pre_hooks):
         hook = next(iter((*module._forward_pre_hooks.values(), *module._forward_hooks.values())))
         raise SaveRefused(
             f"{taken.name} cannot be saved: calls of it run the hook {getattr(hook, '__qualname__', hook)}, which is "
-            "not compiled with it. Remove the hook, or compile a function that calls the module."
+            "not in the file. Remove the hook, or compile a function that calls the module."
         )
 
 
