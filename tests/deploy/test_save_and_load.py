@@ -360,5 +360,6 @@ def test_calls_without_operators_are_told(tmp_path):
         torchmux.save(compiled, tmp_path / "file")
     compiled(torch.ones(3), True)
     (left_out,) = torchmux.save(compiled, tmp_path / "file")
-    assert "calls without operators, which run in eager, while flag is False" in left_out
+    assert "calls without operators, which run in eager, while " in left_out  # other questions may come before ours
+    assert "flag is False" in left_out
     assert torchmux.load(tmp_path / "file")(torch.ones(3), True)[0].item() == 2
