@@ -41,14 +41,15 @@ def save_bases(forward: Graph, backward: Graph, results: int) -> bool:
     output = forward.output_node()
     returned, saved = output.args[0][:results], output.args[0][results:]
     taken = {node.name: node for node in backward.find_nodes(op="placeholder")}
-    chains = {v: chain for v in saved if v not in returned and v.name in taken and (chain := _chain(v, saved))}
+    own, there = frozenset(returned), frozenset(saved)
+    chains = {v: chain for v in saved if v not in own and v.name in taken and (chain := _chain(v, there))}
     if not chains:
         return False
     kept: dict[Any, None] = {}  # in the order of the placeholders, whose names are what both graphs have in common
     for value in saved:
         if value not in chains:
             kept[value] = None
-        elif chains[value][0] not in saved:
+        elif chains[value][0] not in there:
             kept[chains[value][0]] = None
     for value, chain in chains.items():
         _view_again(chain, taken, backward, taken[value.name])
