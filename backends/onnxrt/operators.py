@@ -26,7 +26,7 @@ from ..common.pipeline.decompose import RESAMPLING, core_aten
 WHOLE = (
     "linear", "matmul", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "softmax.int", "log_softmax.int",
     "scaled_dot_product_attention", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "cross_entropy_loss",
-    "relu6", "prelu", "upsample_nearest2d.vec", "upsample_bilinear2d.vec",
+    "relu6", "prelu", "upsample_nearest2d.vec",
 )  # fmt: skip
 
 _LOGARITHMS = frozenset((torch.ops.aten.log_softmax, torch.ops.aten._log_softmax))
