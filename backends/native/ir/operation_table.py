@@ -191,6 +191,8 @@ for _name, _cost, _count in (
     ("fmod", 30, 2),
 ):
     _function(_name, _cost, operands=_count)
+for _name in ("normal_cdf", "normal_pdf"):
+    _function(_name, 20, f"fn.{_name}({{0}})")
 _function("sqrt", 1, "fn.sqrt({0})")
 _function("floor", 1, "tl.floor({0})")
 _function("ceil", 1, "tl.ceil({0})")

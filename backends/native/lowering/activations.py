@@ -37,10 +37,9 @@ def _silu(ctx: Context, a: Value) -> Value:
 @lowers(aten.gelu.default)
 def _gelu(ctx: Context, a: Value, *, approximate: str = "none") -> Value:
     def element(x: Node) -> Node:
-        half = _scaled(x, 0.5)
         if approximate == "none":
-            return binary("mul", half, _plus(unary("erf", _scaled(x, math.sqrt(0.5))), 1))
-        return binary("mul", half, _plus(unary("tanh", _gelu_inner(x)), 1))
+            return binary("mul", x, unary("normal_cdf", x))
+        return binary("mul", _scaled(x, 0.5), _plus(unary("tanh", _gelu_inner(x)), 1))
 
     return elementwise(ctx, element, a)
 
@@ -54,9 +53,7 @@ def _gelu_inner(x: Node) -> Node:
 def _gelu_backward(ctx: Context, grad: Value, a: Value, *, approximate: str = "none") -> Value:
     def element(g: Node, x: Node) -> Node:
         if approximate == "none":
-            cdf = _scaled(_plus(unary("erf", _scaled(x, math.sqrt(0.5))), 1), 0.5)
-            pdf = _scaled(unary("exp", _scaled(binary("mul", x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
-            return binary("mul", g, binary("add", cdf, binary("mul", x, pdf)))
+            return binary("mul", g, binary("add", unary("normal_cdf", x), binary("mul", x, unary("normal_pdf", x))))
         t = unary("tanh", _gelu_inner(x))
         left = _scaled(_plus(t, 1), 0.5)
         inner = _scaled(_plus(_scaled(binary("mul", x, x), 3 * 0.044715), 1), math.sqrt(2 / math.pi))

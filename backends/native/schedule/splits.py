@@ -24,12 +24,16 @@ MOST_UNEVEN = 2
 """Parts are equal if a number of them that is off by this factor at most allows it; the last is shorter otherwise."""
 
 
-def split(program: Program, parts_of: Callable[[Statement, Callable[[], bool]], int]) -> None:
-    """Split the reductions of ``program``, each into as many parts as ``parts_of`` says, about; 1 leaves it alone.
+PartsOf = Callable[[Statement, Callable[[], bool], Callable[[], int]], int]
+"""Into about how many parts a reduction is split; 1 leaves it alone.
 
-    What it is also given says whether another pass over all elements needs the result, as in softmax: as one kernel,
-    the two may read memory once.
-    """
+The first function says whether another pass over all elements needs the result, as in softmax: as one kernel, the two
+may read memory once.  The other says about how many instructions an element takes, with what computes it on the way.
+"""
+
+
+def split(program: Program, parts_of: PartsOf) -> None:
+    """Split the reductions of ``program``."""
     _Splitter(program, parts_of).run()
 
 
@@ -47,7 +51,7 @@ class _Parts:
 
 
 class _Splitter:
-    def __init__(self, program: Program, parts_of: Callable[[Statement, Callable[[], bool]], int]) -> None:
+    def __init__(self, program: Program, parts_of: PartsOf) -> None:
         self.program, self.parts_of = program, parts_of
         self.made: dict[Buffer, Statement] = {}
         self.sums: dict[Buffer, tuple[Buffer, Statement, int]] = {}  # of what is split: the parts, and their length
@@ -62,7 +66,7 @@ class _Splitter:
         self.program.items = items
 
     def _of(self, old: Statement) -> list[Statement]:
-        wanted = self.parts_of(old, lambda: self._feeds_a_pass(old))
+        wanted = self.parts_of(old, lambda: self._feeds_a_pass(old), lambda: self._cost(old))
         if wanted < 2 or any(type(v.size) is not int for v in (*old.kept, *old.reduced)):
             return [old]
         parts = _parts(old.reduced, wanted)
@@ -88,6 +92,12 @@ class _Splitter:
                     return True
                 made.add(item.target)
         return False
+
+    def _cost(self, old: Statement) -> int:
+        """The instructions for an element, which is stored and reduced by one kernel if both walk the same points."""
+        points = _points(old)
+        made = {b: self.made[b] for b in old.reads if b in self.made}
+        return old.value.cost + sum(m.value.cost for m in made.values() if not m.reduction and _points(m) == points)
 
     def _first(self, old: Statement, parts: _Parts, value: Node, kind: str) -> Statement:
         """The reduction of each part."""

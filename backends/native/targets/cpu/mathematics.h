@@ -108,6 +108,25 @@ INLINE f32v m_erf(f32v x) {
   return t < 0.875f ? fma(p, x, x) : with_sign(1.f - exp_near(q), x);
 }
 INLINE f32 m_erf(f32 x) { return m_erf(splat(x))[0]; }
+// The distribution function of a normal variable, and its density.  Of a negative x the first is the density times a
+// polynomial in 1 / (1 + c |x|), which was fitted to float64 values; so nothing cancels where it is small.
+INLINE f32v m_normal_cdf(f32v x) {
+  f32v t = 1.f / fma((f32v)((i32v)x & 0x7fffffff), 0.3f, 1.f), p = splat(3.575442403e-02f);
+  p = fma(p, t, -1.217409448e-01f);
+  p = fma(p, t, 8.505351493e-02f);
+  p = fma(p, t, 3.101645603e-02f);
+  p = fma(p, t, 1.597401475e-01f);
+  p = fma(p, t, 2.596112099e-01f);
+  p = fma(p, t, 3.803710316e-01f);
+  p = fma(p, t - 1.f, 0.5f);  // a half at 0
+  f32v below = p * t * m_exp(x * x * -0.5f);
+  return x < 0.f ? below : 1.f - below;
+}
+INLINE f32v m_normal_pdf(f32v x) { return m_exp(x * x * -0.5f) * 0.3989422804f; }
+INLINE f32 m_normal_cdf(f32 x) { return m_normal_cdf(splat(x))[0]; }
+INLINE f32 m_normal_pdf(f32 x) { return m_normal_pdf(splat(x))[0]; }
+template <class T> INLINE T m_normal_cdf(T x) { return m_erfc(x * -0.7071067811865476) * 0.5; }
+template <class T> INLINE T m_normal_pdf(T x) { return m_exp(x * x * -0.5) * 0.3989422804014327; }
 INLINE f32 m_sqrt(f32 x) { return __builtin_sqrtf(x); }
 INLINE f64 m_sqrt(f64 x) { return __builtin_sqrt(x); }
 #ifdef __AVX512F__

@@ -9,7 +9,7 @@ reduced over; ``axis`` says which, and ``keep`` whether the result keeps it.
 import triton
 import triton.language as tl
 
-from .mathematics import INTERPRETED
+from .mathematics import INTERPRETED, library as m
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
 
@@ -29,6 +29,46 @@ def sqrt(x):
         return tl.sqrt_rn(x)
     else:
         return tl.sqrt(x)
+
+
+@triton.jit
+def _density(x):
+    """e**(-x**2 / 2), as a power of two."""
+    return tl.exp2(x * x * -0.7213475204444817)
+
+
+@triton.jit
+def normal_cdf(x):
+    """The distribution function of a normal variable.
+
+    Of a negative float32 it is the density times a polynomial in 1 / (1 + c |x|), which was fitted to float64 values:
+    it takes half as many instructions as erf, and nothing cancels where it is small.
+    """
+    if x.dtype == tl.float32:
+        t = 1.0 + 0.3 * tl.abs(x)
+        if INTERPRETED:
+            t = 1.0 / t
+        else:
+            t = tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [t], tl.float32, is_pure=True, pack=1)
+        p = 0.03575442403 * t - 0.1217409448
+        p = p * t + 0.08505351493
+        p = p * t + 0.03101645603
+        p = p * t + 0.1597401475
+        p = p * t + 0.2596112099
+        p = p * t + 0.3803710316
+        p = p * (t - 1) + 0.5  # a half at 0
+        below = p * t * _density(x)
+        return tl.where(x < 0, below, 1 - below)
+    else:
+        return m.erfc(x * -0.7071067811865476) * 0.5
+
+
+@triton.jit
+def normal_pdf(x):
+    if x.dtype == tl.float32:
+        return _density(x) * 0.3989422804
+    else:
+        return m.exp(x * x * -0.5) * 0.3989422804014327
 
 
 @triton.jit

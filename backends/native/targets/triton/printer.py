@@ -91,7 +91,8 @@ class _Printer:
         if held is not None:
             found = held
         elif nest.by_columns:
-            found = shapes.walked_columns(total, points)
+            cost = max((step.value.cost for stage in nest.stages for step in stage.body), default=0)
+            found = shapes.walked_columns(total, points, cost)
         else:
             found = shapes.walked_rows(total, points, self.itemsize, passes)
         r = axis_of("r", nest.inner, found)

@@ -24,8 +24,10 @@ HEAVY_ROW = 8192
 """The same if it reads more than :data:`FEW_READS`."""
 FEW_READS = 3
 _LEAST_WARPS, _MOST_WARPS = 1, 32
-_COLUMNS = 64
+_COLUMNS = 32
 """So many adjacent columns are reduced in a program."""
+_HEAVY = 30
+"""What takes so many instructions for an element is bound by them, and not by memory: it wants more threads."""
 _HELD_COLUMNS = 4096
 """So many points of columns are held in registers."""
 _COLUMN_BYTES = 128
@@ -123,10 +125,13 @@ def held_columns(columns: Index, points: int, itemsize: int, passes: int) -> tup
     """For columns that are in registers as a whole, some adjacent ones in a program; None if they are too long.
 
     Long ones leave room for few side by side, of each row of which little is read at once.  That is worth it only where
-    a later pass would read everything again.
+    a later pass would read everything again, and not from the cache.
     """
     block = power(points)
-    if block > 1024 or (passes == 1 and block * _COLUMN_BYTES > _HELD_COLUMNS * itemsize):
+    if block > 1024:
+        return None
+    again = passes > 1 and points * _COLUMNS * itemsize * FILLING > _CACHE
+    if not again and block * _COLUMN_BYTES > _HELD_COLUMNS * itemsize * min(passes, 2):
         return None
     found = []
     for wanted in (_HELD_COLUMNS, 2048, 8192):
@@ -153,10 +158,14 @@ def walked_rows(rows: Index, points: Index, itemsize: int, passes: int) -> tuple
     return _distinct(_rows(rows, 1, block, warps) for block, warps in sizes)
 
 
-def walked_columns(columns: Index, points: Index) -> tuple[Shape, ...]:
-    """For columns that are walked block by block, some adjacent ones in a program."""
+def walked_columns(columns: Index, points: Index, cost: int) -> tuple[Shape, ...]:
+    """For columns that are walked block by block, some adjacent ones in a program; an element takes about ``cost``
+    instructions."""
     found = []
-    for beside, block, warps in ((64, 64, 8), (64, 32, 8), (32, 64, 8), (128, 16, 8)):
+    sizes = [(_COLUMNS, 64, 4), (_COLUMNS, 32, 4), (2 * _COLUMNS, 32, 4), (2 * _COLUMNS, 32, 8)]
+    if cost >= _HEAVY:
+        sizes = [(2 * _COLUMNS, 64, 8), (2 * _COLUMNS, 32, 8), (_COLUMNS, 64, 8), (4 * _COLUMNS, 16, 8)]
+    for beside, block, warps in sizes:
         if type(columns) is int:
             beside = min(beside, power(columns))
         if type(points) is int:
@@ -171,11 +180,9 @@ def scanned_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
     return (held_rows(rows, block, 8)[0],)
 
 
-def parts(statement: Statement, feeds_a_pass: Callable[[], bool]) -> int:
-    """Into how many parts a reduction is split, so that all multiprocessors have something to do.
-
-    ``feeds_a_pass`` says whether another pass over all elements needs the result.
-    """
+def parts(statement: Statement, feeds_a_pass: Callable[[], bool], cost: Callable[[], int]) -> int:
+    """Into how many parts a reduction is split, so that all multiprocessors have something to do; see
+    :data:`~...schedule.splits.PartsOf`."""
     kept, reduced = statement.kept_size, statement.reduced_size
     if type(kept) is not int or type(reduced) is not int or not kept:
         return 1
@@ -190,10 +197,11 @@ def parts(statement: Statement, feeds_a_pass: Callable[[], bool]) -> int:
     )
     beside = min(_COLUMNS, power(kept)) if by_columns else 1
     programs = -(-kept // beside)
-    held = reduced * beside * max(b.dtype.itemsize for b, _ in read)
+    held = reduced * beside * max(b.dtype.itemsize for b, _ in read) * (2 if by_columns else 1)
     if programs >= FILLING or held < _SPLIT_BYTES or (held < _PASS_BYTES and not by_columns and feeds_a_pass()):
         return 1
-    return max(1, min(-(-2 * FILLING // programs), held // _PART_BYTES))
+    wanted = -(-(4 if by_columns and cost() >= _HEAVY else 2) * FILLING // programs)
+    return max(1, min(wanted, held // _PART_BYTES))
 
 
 def _rows(rows: Index, beside: int, block: int, warps: int) -> Shape:

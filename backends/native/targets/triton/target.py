@@ -20,6 +20,7 @@ from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import splits
 from ...schedule.kernel import Kernel
+from ...schedule.recompute import recompute
 from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
 from ..target import Module, Target, Text
@@ -94,6 +95,7 @@ class Triton(Target):
 
     def select(self, program: Program, options: NativeOptions) -> None:
         selection.select(program)
+        recompute(program)
         splits.split(program, shapes.parts)
 
     def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:

@@ -128,6 +128,8 @@ EAGER: dict[str, tuple[Callable[..., torch.Tensor], tuple[float, float]]] = {
     "log10": (torch.log10, (1e-3, 30)),
     "erf": (torch.erf, (-3, 3)),
     "erfc": (torch.erfc, (-3, 3)),
+    "normal_cdf": (lambda x: torch.erfc(x * -math.sqrt(0.5)) / 2, (-3, 3)),
+    "normal_pdf": (lambda x: torch.exp(x * x / -2) / math.sqrt(2 * math.pi), (-3, 3)),
     "tanh": (torch.tanh, (-4, 4)),
     "sin": (torch.sin, (-9, 9)),
     "cos": (torch.cos, (-9, 9)),

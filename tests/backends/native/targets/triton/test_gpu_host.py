@@ -4,6 +4,7 @@ hold nothing, and launches reach a function that stands for the driver's."""
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import pytest
@@ -64,6 +65,66 @@ def test_a_bias_is_added_by_the_library(made) -> None:
     host = made(heads, (2, 16, 64), (64, 64), (64,)).head["python"]
     assert "torch.addmm(in2, in0.view((32, 64, )), in1.t())" in host
     assert "launch0" not in host
+
+
+GELUS = {
+    "torch's": lambda y: F.gelu(y, approximate="tanh"),
+    "GPT-2's": lambda y: 0.5 * y * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (y + 0.044715 * torch.pow(y, 3.0)))),
+    "BLOOM's": lambda y: y * 0.5 * (1.0 + torch.tanh(0.79788456 * y * (1 + 0.044715 * y * y))),
+}
+
+
+@pytest.mark.parametrize("written", GELUS)
+def test_gelu_is_applied_by_the_library(made, written) -> None:
+    gelu = GELUS[written]
+    host = made(lambda x, w, b: gelu(F.linear(x, w, b)), (2, 16, 64), (96, 64), (96,)).head["python"]
+    assert "_addmm_activation" in host and "launch0" not in host
+
+
+def test_what_is_cheap_is_computed_again(made) -> None:
+    """The normalized rows of a layer norm's backward pass, of which two kernels need each element."""
+
+    def backward(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+        mean, factor = x.narrow(-1, 0, 1).float(), weight.narrow(0, 0, 1).float()
+        return torch.ops.aten.native_layer_norm_backward(
+            grad, x, [256], mean, factor, weight, weight, [True, True, False]
+        )[:2]
+
+    code = made(backward, (512, 256), (512, 256), (256,))
+    assert "torch.float32" not in code.head["python"].replace("(256, ), torch.float32", "")
+    assert code.head["code"].count("tl.store(p") == 3
+
+
+def test_what_decides_is_computed_once(made) -> None:
+    """Two kernels may differ in the last bit, and a comparison would see it."""
+
+    def largest(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        moved = x.float() - y.narrow(-1, 0, 1).float()
+        return (moved == moved.amax(-1, keepdim=True)).sum(0), moved.sum(0)
+
+    stores = made(largest, (512, 256), (512, 256)).head["code"].count("tl.store(p")
+    assert stores > 3, "and kept in memory"
+
+
+def _and_gelu(y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return y, F.gelu(y, approximate="tanh")
+
+
+OTHERS = {
+    "its form with erf": lambda x, w, b: F.gelu(F.linear(x, w, b)),
+    "another function of tanh": lambda x, w, b: F.linear(x, w, b).tanh() * 0.5,
+    "a sum that is returned too": lambda x, w, b: _and_gelu(F.linear(x, w, b)),
+    "GELU of less": lambda x, w, b: F.gelu(F.linear(x, w, b).narrow(1, 0, 5), approximate="tanh"),
+    "GELU of rows elsewhere": lambda x, w, b: F.gelu(F.linear(x, w, b).flip(1), approximate="tanh"),
+    "what was converted first": lambda x, w, b: F.gelu(F.linear(x, w, b).half(), approximate="tanh"),
+    "relu, which keeps nan": lambda x, w, b: F.linear(x, w, b).relu(),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_nothing_else_is_taken_for_gelu(made, what) -> None:
+    host = made(OTHERS[what], (2, 16, 64), (96, 64), (96,)).head["python"]
+    assert "_addmm_activation" not in host and "launch0" in host
 
 
 def test_a_recording_is_described(made) -> None:

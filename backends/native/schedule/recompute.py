@@ -1,0 +1,147 @@
+"""Values that are cheaper to compute again than to keep in memory.
+
+A value that several statements read lies in memory, and is written once and read by each kernel.  Where it is made of
+what takes no more bytes to read, as the normalized rows of a layer norm's backward pass are, each reader computes it
+itself.  The scheduler could not undo the store: it sees the readers one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import index
+from ..ir.expressions import Buffer, Node, Statement, compute_type, make, operators_in, rewrite, substitute
+from ..ir.index import Index, Var
+from ..ir.program import Program, TensorRef
+
+_MOST_COST = 8
+"""So many simple instructions take less time than a load from memory."""
+_LEAST = 2**15
+"""So many elements are worth it; fewer stay in the cache."""
+_DECIDES = frozenset(
+    ("lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum", "check", "floor", "ceil", "trunc", "rint")
+)
+"""Operations that make much of the last bit, which may differ between two kernels that compute the same: one of them
+may contract a product and a sum."""
+
+
+def recompute(program: Program) -> None:
+    """Replace loads by what was stored, where that is worth it."""
+    _Recomputer(program).run()
+
+
+class _Recomputer:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.readers: dict[Buffer, list[Any]] = {}
+        self.writers: dict[Buffer, int] = {}
+        for item in program.items:
+            for buffer in item.reads:
+                self.readers.setdefault(buffer, []).append(item)
+            for buffer in {item.target} if isinstance(item, Statement) else item.writes:
+                self.writers[buffer] = self.writers.get(buffer, 0) + 1
+        self.returned = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+        self.changing = {b.over for b in program.buffers if b.over is not None}
+        self.changing |= {b for b in program.buffers if b.rewritten or b.over is not None}
+
+    def run(self) -> None:
+        gone = {id(item) for item in self.program.items if isinstance(item, Statement) and self._spread(item)}
+        if gone:
+            self.program.items = [item for item in self.program.items if id(item) not in gone]
+
+    def _spread(self, made: Statement) -> bool:
+        """Put what ``made`` computes in the place of each load of it, if that is worth it; whether it was."""
+        target = made.target
+        readers = self.readers.get(target, [])
+        if len(readers) < 2 or not self._is_free(made) or not _is_cheap(made):
+            return False
+        new: list[Node] = []
+        for reader in readers:
+            if not isinstance(reader, Statement) or reader.target is target:
+                return False
+            value = _replaced(reader.value, made)
+            if value is None or _decides(reader, target):
+                return False
+            new.append(value)
+        for reader, value in zip(readers, new, strict=True):
+            reader.value = value
+            reader.origins = list(dict.fromkeys((*made.origins, *reader.origins)))
+            for buffer in made.reads:
+                if reader not in self.readers[buffer]:
+                    self.readers[buffer].append(reader)
+        for buffer in made.reads:
+            self.readers[buffer].remove(made)
+        return True
+
+    def _is_free(self, made: Statement) -> bool:
+        """Whether nobody else needs the buffer, and what it is made of is still there later."""
+        target = made.target
+        if made.reduction or target.kind != "temp" or target in self.returned or self.writers[target] != 1:
+            return False
+        return all(b not in self.changing and self.writers.get(b, 0) <= 1 for b in (target, *made.reads))
+
+
+def _is_cheap(made: Statement) -> bool:
+    """Whether it takes few instructions, and no more bytes than its result, which lie in the same order."""
+    if made.value.cost > _MOST_COST or _extents(made) is None or index.product(v.size for v in made.kept) < _LEAST:
+        return False
+    if any(n.op == "check" for n in operators_in(made.value)):
+        return False
+    size = 0
+    for buffer, at in made.value.loads:
+        if index.free(at) >= frozenset(made.kept):
+            if any(index.coefficient(at, v) != index.coefficient(made.position, v) for v in made.kept):
+                return False
+            size += buffer.dtype.itemsize
+    return size <= made.target.dtype.itemsize
+
+
+def _extents(made: Statement) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
+    """The loops from the outermost to the innermost and their sizes, if they fill the buffer without gaps."""
+    loops = sorted(made.kept, key=lambda v: _step(made, v), reverse=True)
+    step = 1
+    for loop in reversed(loops):
+        if type(loop.size) is not int or _step(made, loop) != step:
+            return None
+        step *= loop.size
+    whole = index.flatten([index.var(v.key, v.size) for v in loops], [v.size for v in loops])
+    return (tuple(loops), tuple(v.size for v in loops)) if made.position is whole else None
+
+
+def _step(made: Statement, loop: Var) -> int:
+    found = index.coefficient(made.position, loop)
+    return found if type(found) is int else -1
+
+
+def _replaced(value: Node, made: Statement) -> Node | None:
+    """``value`` without loads of what ``made`` computes; None if one of them is at no simple place."""
+    found = _extents(made)
+    assert found is not None
+    loops, sizes = found
+    dtype = made.target.dtype
+    rounded = made.value if compute_type(dtype) is dtype else make("round", (made.value,), made.value.dtype, dtype)
+    simple = True
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        nonlocal simple
+        if old.op != "load" or old.attr[0] is not made.target:
+            return old if args == old.args else make(old.op, args, old.dtype, old.attr)
+        places = index.unflatten(old.attr[1], sizes)
+        simple = simple and not args and all(_is_linear(p) for p in places)
+        return substitute(rounded, dict(zip(loops, places, strict=True)))
+
+    new = rewrite(value, change, {})
+    return new if simple and all(b is not made.target for b, _ in new.loads) else None
+
+
+def _is_linear(place: Index) -> bool:
+    return type(place) is int or all(isinstance(a, Var) for a in place.atoms())  # type: ignore[union-attr]
+
+
+def _decides(reader: Statement, target: Buffer) -> bool:
+    """Whether ``reader`` compares what it computes of ``target``."""
+    if reader.reduction not in (None, "sum") or any(a for a in index.data_atoms(reader.position)):
+        return True
+    return any(
+        n.op in _DECIDES and any(b is target for a in n.args for b, _ in a.loads) for n in operators_in(reader.value)
+    )
