@@ -114,6 +114,7 @@ class Inductor(Requirements):
     """torch's own compiler, with the option for torch's random numbers; by default it draws different ones."""
 
     backend = "inductor"
+    sets = ("recursion limit",)
     options: Mapping[str, Any] = {"fallback_random": True}
     expected = tuple(
         Expected(

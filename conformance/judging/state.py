@@ -36,8 +36,10 @@ _PATCHABLE = (
 )
 
 
-_SET_BY_TORCH = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_PTXAS_PATH")
-"""torch sets these when it imports what AOTAutograd needs, and before it compiles with Triton."""
+_SET_BY_TORCH = (
+    "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_PTXAS_PATH", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
+)  # fmt: skip
+"""torch sets these when it imports what AOTAutograd needs, and before it compiles with Triton or C++."""
 
 _KEPT_BY_TORCH = (os.path.join("_inductor", "compile_worker"),)
 """Processes with this in their command line: torch keeps them for the next compilations."""
