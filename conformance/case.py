@@ -76,12 +76,12 @@ class Trial:
     def compile(self, function: Any, **keywords: Any) -> Any:
         """``function`` compiled by the frontend for the backend, or as it is under eager; its calls are recorded."""
         if self.backend is None:
-            return Called(function, self.records, lambda: self.sample)
+            return Called(function, self.records, lambda: self.sample, self.device)
         given = {"options": self.options, "strict": self.strict, **keywords}
         compiled = self.frontend.compile(function, self.backend, given)
         self.compiled.append(compiled)
         self.originals[id(compiled)] = function
-        return Called(compiled, self.records, lambda: self.sample, self.keep)
+        return Called(compiled, self.records, lambda: self.sample, self.device, self.keep)
 
     def reports(self, compiled: Any) -> Any:
         """What became of each graph of what :meth:`compile` returned."""

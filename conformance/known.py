@@ -8,6 +8,7 @@ names a script of this repository that shows the failure with only that compiler
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,13 @@ from torchmux.registry.resolve import known_spec
 from .requirements import Expected, Requirements
 
 _SCRIPTS = "tests/conformance/upstream/"
+
+
+class Native(Requirements):
+    """torchmux's own compiler, which keeps processes that compile with Triton."""
+
+    backend = "native"
+    processes = (os.path.join("triton", "worker.py"),)
 
 
 class Onnxrt(Requirements):
@@ -106,6 +114,7 @@ class Inductor(Requirements):
     """torch's own compiler, with the option for torch's random numbers; by default it draws different ones."""
 
     backend = "inductor"
+    sets = ("recursion limit",)
     options: Mapping[str, Any] = {"fallback_random": True}
     expected = tuple(
         Expected(
@@ -134,7 +143,7 @@ class Auto(Requirements):
 
 
 REQUIREMENTS: dict[str, type[Requirements]] = {
-    str(each.backend): each for each in (Onnxrt, Openvino, Tvm, Inductor, Auto)
+    str(each.backend): each for each in (Native, Onnxrt, Openvino, Tvm, Inductor, Auto)
 }
 """By backend name; the other backends have no known failures."""
 
@@ -150,6 +159,7 @@ def known(backend: str) -> Requirements:
     members = [REQUIREMENTS.get(name, Requirements)(name) for name in map(normalize, names)]
     chain = Requirements(JOINT.join(member.name for member in members))
     chain.sets = [name for member in members for name in member.sets]
+    chain.processes = [part for member in members for part in member.processes]
     chain.expected = [dataclasses.replace(each, sometimes=True) for member in members for each in member.expected]
     chain.options = {member.name: dict(member.options) for member in members if member.options} or None
     return chain

@@ -84,6 +84,9 @@ class Requirements:
     sets: Sequence[str] = ()
     """Environment variables, and parts of the state of the process, that the backend sets when it is loaded."""
 
+    processes: Sequence[str] = ()
+    """Parts of the command lines of processes that the backend keeps for its next compilations."""
+
     least_share: float = 0.0
     """The share of operators, from 0 to 1, below which a correct case counts as unsupported.
 

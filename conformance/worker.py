@@ -1,7 +1,7 @@
 """The process in which cases run: it may die or hang, and the run continues without it.
 
 ``python -m torchmux.conformance.worker`` reads a line of JSON from its input for each case or program to run.  It
-writes a line to its output for each sample that it starts, and one with the result.
+writes a line to its output for each sample that it starts, and one with the result.  Or else it answers for eager.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import os
 import sys
 from typing import Any
 
+import torch
+
 import torchmux
 
 from . import collect, reproducer
 from .case import END_OF_A_CASE, Case
-from .judging import state
+from .judging import referee as referees, state
 from .judging.judge import judge
-from .judging.referee import Apart, end_with
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 
@@ -25,6 +26,7 @@ from .requirements import Requirements, requirements_from
 def main() -> None:
     """Run cases until the input ends."""
     # The program's own output must not be mistaken for the worker's.
+    environment = dict(os.environ)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -32,15 +34,23 @@ def main() -> None:
         print(json.dumps(message), file=out, flush=True)
 
     head = json.loads(sys.stdin.readline())
-    end_with(head["parent"])
+    referees.end_with(head["parent"])
     sys.path[:0] = head["path"]
     # A graph that torch runs since a compiler has a bug is right, but no fallback that the backend means.
     torchmux.config.fail_on_compiler_errors = True
     known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
-    referee = Apart(known.__getitem__)  # a copy of this process: the requirements may load the backend
+    if "serves" in head:
+        questions, answers, device = head["serves"]
+        referees.serve(questions, answers, known.__getitem__, device)
+        return
+    referee = referees.copied(known.__getitem__)  # the requirements may load the backend
     requirements = requirements_from(head["requirements"], head["backend"], head.get("options"))
     requirements.frontend = head.get("frontend") or requirements.frontend
     requirements.device = head.get("device") or requirements.device
+    if torch.device(requirements.device).type != "cpu":
+        referee.close()
+        referee = referees.started(head, requirements.device, environment)
+        referees.warm_up(requirements.device)
     tell(ready=True)
 
     def script(case: Case, sample: int | None) -> str:

@@ -47,9 +47,10 @@ class Called:
         function: Any,
         records: Records,
         sample: Callable[[], int | None],
+        device: torch.device,
         keep: Callable[[Any, Any, Any], None] = lambda function, args, keywords: None,
     ) -> None:
-        self.__dict__.update(_function=function, _records=records, _sample=sample, _keep=keep)
+        self.__dict__.update(_function=function, _records=records, _sample=sample, _keep=keep, _device=device)
         self.__dict__["_thread"] = threading.get_ident()
 
     def __getattr__(self, name: str) -> Any:
@@ -76,7 +77,7 @@ class Called:
         finally:
             record["written"] = [_version(tensor) != was for tensor, was in zip(inputs, versions, strict=True)]
             record["inputs"] = [self._records.kept(tensor) for tensor in inputs]
-            record["random"] = random_states()
+            record["random"] = random_states(self._device)
             self._records.append(record)
 
 
@@ -123,9 +124,11 @@ def _version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-def random_states() -> str:
-    """The states of the generators of torch, Python and NumPy in one text."""
+def random_states(device: torch.device) -> str:
+    """The states of the generators of torch, of the device too, of Python and of NumPy in one text."""
     said = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
+    if device.type == "cuda":
+        said.update(torch.cuda.get_rng_state(device).numpy().tobytes())
     said.update(repr(random.getstate()).encode())
     if "numpy" in sys.modules:
         state = sys.modules["numpy"].random.get_state(legacy=False)["state"]

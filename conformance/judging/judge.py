@@ -55,7 +55,7 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     device = requirements.device
     if OWN_KERNELS in case.needs and not requirements.own_kernels:
         return Result(case.id, Outcome.SKIPPED, f"code of {requirements.name} calls torch's operators, as it declares")
-    state.declared = frozenset(requirements.sets)
+    state.declared, state.declared_processes = frozenset(requirements.sets), tuple(requirements.processes)
     eager = _Eager(case, device, referee)
     if isinstance(raised := eager.expected.value, Raised):
         return Result(case.id, Outcome.SKIPPED, f"eager does not run it on this machine: {raised.words}")

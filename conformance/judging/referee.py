@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import io
+import json
 import os
 import signal
 import struct
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,22 +39,10 @@ class Referee:
 
 
 class Apart(Referee):
-    """Eager's answers from a copy of this process as it was when this was made: before any backend was loaded."""
+    """Eager's answers from another process; :func:`copied` and :func:`started` make one."""
 
-    def __init__(self, find: Callable[[str], Case]) -> None:
-        asked, self._asked = os.pipe()
-        self._answers, answers = os.pipe()
-        parent = os.getpid()
-        self._child = os.fork()
-        if self._child == 0:
-            os.close(self._asked)
-            os.close(self._answers)
-            with contextlib.suppress(BaseException):
-                end_with(parent)
-                _serve(asked, answers, find)
-            os._exit(0)
-        os.close(asked)
-        os.close(answers)
+    def __init__(self, asked: int, answers: int, wait: Callable[[], Any]) -> None:
+        self._asked, self._answers, self._wait = asked, answers, wait
 
     def answer(self, case: Case, device: str, *, wide: bool = False, draw: int = 0) -> Shown:
         """What eager shows, in float64 if ``wide``.
@@ -76,7 +66,60 @@ class Apart(Referee):
         """End the process, and wait for it."""
         os.close(self._asked)
         os.close(self._answers)
-        os.waitpid(self._child, 0)
+        self._wait()
+
+
+def copied(find: Callable[[str], Case]) -> Apart:
+    """A copy of this process as it is now, for cases on a CPU: drivers of other devices work in no copy."""
+    questions, asked = os.pipe()
+    answers, told = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.close(asked)
+        os.close(answers)
+        with contextlib.suppress(BaseException):
+            end_with(parent)
+            serve(questions, told, find)
+        os._exit(0)
+    os.close(questions)
+    os.close(told)
+    return Apart(asked, answers, lambda: os.waitpid(child, 0))
+
+
+def started(head: Mapping[str, Any], device: str, environment: Mapping[str, str]) -> Apart:
+    """A new worker process that loads no backend, for cases on a device; ``head`` says which cases.
+
+    Raises:
+        RuntimeError: eager cannot use the device there.
+    """
+    questions, asked = os.pipe()
+    answers, told = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "torchmux.conformance.worker"],
+        stdin=subprocess.PIPE, pass_fds=(questions, told), env=dict(environment), text=True,
+    )  # fmt: skip
+    os.close(questions)
+    os.close(told)
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):  # it ended, and gives no answer
+        process.stdin.write(json.dumps({**head, "parent": os.getpid(), "serves": [questions, told, device]}) + "\n")
+        process.stdin.close()
+    apart = Apart(asked, answers, process.wait)
+    problem = _receive(answers)
+    if problem != "":
+        apart.close()
+        raise RuntimeError(f"eager cannot run on {device}: {problem or 'its process ended'}")
+    return apart
+
+
+def warm_up(device: str) -> str:
+    """Use the device once, so that what its driver starts belongs to no case; returns what is wrong with it."""
+    try:
+        (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).sum().item()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def end_with(parent: int) -> None:
@@ -87,7 +130,10 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _serve(asked: int, answers: int, find: Callable[[str], Case]) -> None:
+def serve(asked: int, answers: int, find: Callable[[str], Case], device: str = "cpu") -> None:
+    """Answer questions about cases until there are no more; the first answer says what is wrong with a device."""
+    if device != "cpu":
+        _send(answers, warm_up(device))
     silent = os.open(os.devnull, os.O_RDWR)
     os.dup2(silent, 0)
     os.dup2(silent, 1)

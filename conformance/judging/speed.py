@@ -57,4 +57,6 @@ def _beside(original: Callable[..., Any], call: Call) -> tuple[float, float] | N
 def _seconds(work: Callable[[], Any]) -> float:
     began = time.perf_counter()
     gradients_of(work())
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
     return time.perf_counter() - began

@@ -17,6 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures.thread import _threads_queues  # the threads of executors end with the process
 from typing import Any
 
 import torch
@@ -35,8 +36,13 @@ _PATCHABLE = (
 )
 
 
-_SET_BY_TORCH = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-"""torch sets these when it imports what AOTAutograd needs."""
+_SET_BY_TORCH = (
+    "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_PTXAS_PATH", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
+)  # fmt: skip
+"""torch sets these when it imports what AOTAutograd needs, and before it compiles with Triton or C++."""
+
+_KEPT_BY_TORCH = (os.path.join("_inductor", "compile_worker"),)
+"""Processes with this in their command line: torch keeps them for the next compilations."""
 
 _FIRST_START = multiprocessing.get_all_start_methods()[0]
 """How processes start unless somebody chooses; the first one that starts settles it."""
@@ -47,6 +53,9 @@ watched_folder = ""
 
 declared: frozenset[str] = frozenset()
 """Environment variables and parts of the state that the backend declares to set."""
+
+declared_processes: tuple[str, ...] = ()
+"""Parts of the command lines of processes that the backend declares to keep."""
 
 
 def snapshot() -> dict[str, Any]:
@@ -151,7 +160,15 @@ def _umask() -> str:
 
 def _children() -> list[str]:
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-        return file.read().split()
+        return [child for child in file.read().split() if not _is_kept(child)]
+
+
+def _is_kept(process: str) -> bool:
+    """Whether a process is one that a compiler keeps for its next work, as declared."""
+    with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
+        command = os.fsdecode(file.read())
+        return any(part in command for part in (*_KEPT_BY_TORCH, *declared_processes))
+    return False
 
 
 def _loggers() -> list[Any]:
@@ -225,7 +242,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "start of processes": lambda: multiprocessing.get_start_method(allow_none=True) or _FIRST_START,
     "child processes": _children,
     "threads of Python": lambda: {
-        thread for thread in threading.enumerate() if not thread.daemon and "PoolExecutor" not in thread.name
+        thread for thread in threading.enumerate() if not thread.daemon and thread not in _threads_queues
     },
 }  # fmt: skip
 

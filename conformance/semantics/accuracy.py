@@ -97,8 +97,8 @@ def roundings(trial: Trial, dtype: torch.dtype) -> Any:
 def conversions(trial: Trial) -> Any:
     """Conversions between float types round to nearest even, keep infinities and nan, and round large numbers up."""
     halves = torch.tensor([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-11, 1 + 3 * 2**-11, 65519.0, 65520.0, 3.39e38, 2**-25])
-    x = torch.cat([trial.tensor(512) * 100, halves, -halves, torch.tensor([0.0, -0.0, float("inf"), float("nan")])])
-    x = trial.given(x)
+    special = trial.given(torch.cat([halves, -halves, torch.tensor([0.0, -0.0, float("inf"), float("nan")])]))
+    x = torch.cat([trial.tensor(512) * 100, special])
     wide = x.double() * (1 + 2**-30)
 
     def f(x: torch.Tensor, wide: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -115,7 +115,7 @@ def orders_with_ties(trial: Trial) -> Any:
         return (
             y.argmax(-1), y.argmin(-1), y.max(-1), y.min(-1), y.sort(stable=True, dim=-1),
             x.argsort(stable=True, dim=-1),
-            x.unique(), (x == 2).nonzero(), torch.searchsorted(torch.arange(4), x[0]), x.argmax(),
+            x.unique(), (x == 2).nonzero(), torch.searchsorted(torch.arange(4, device=x.device), x[0]), x.argmax(),
         )  # fmt: skip
 
     return trial.run(f, x)

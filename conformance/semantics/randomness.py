@@ -119,11 +119,11 @@ def seeds_and_generators(trial: Trial) -> Any:
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         torch.manual_seed(11)
-        first = torch.rand(3) + x
+        first = torch.rand(3, device=x.device) + x
         with torch.random.fork_rng():
             torch.manual_seed(7)
-            second = torch.randn(3)
-        return first, second, torch.rand(3), torch.rand(3, generator=own)
+            second = torch.randn(3, device=x.device)
+        return first, second, torch.rand(3, device=x.device), torch.rand(3, generator=own)
 
     compiled = trial.compile(f)
     return [compiled(trial.tensor(3)) for _ in range(2)], torch.rand(2)

@@ -132,7 +132,7 @@ def attention(trial: Trial) -> Any:
     """Attention with a mask, and a cross entropy."""
     torch.manual_seed(0)
     layer = trial.module(torch.nn.MultiheadAttention(8, 2, batch_first=True))
-    mask = torch.zeros(5, 5, dtype=torch.bool, device=trial.device).triu(1).logical_or(torch.eye(5).bool().flip(0))
+    mask = trial.given(torch.eye(5).bool().flip(0))
     mask[:, 0] = False
     target = trial.tensor(2, 5, dtype=torch.int64, low=0, high=8)
 
@@ -181,7 +181,7 @@ def tensors_in_the_program(trial: Trial) -> Any:
     x, weight = trial.tensor(2, 3, requires_grad=True), trial.tensor(3, 2, requires_grad=True)
 
     def f(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        scaled = x * torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype)
+        scaled = x * torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype, device=x.device)
         return torch.where(x > 0, scaled, torch.tensor(-0.5, dtype=x.dtype)) @ weight
 
     result = trial.run(f, x, weight)

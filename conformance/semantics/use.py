@@ -20,7 +20,7 @@ def unknown_option(trial: Trial) -> Any:
     if trial.backend is None:
         return "refused"
     try:
-        compiled = trial.compile(torch.nn.Linear(2, 2), options={"no_such_option_at_all": 1})
+        compiled = trial.compile(trial.module(torch.nn.Linear(2, 2)), options={"no_such_option_at_all": 1})
         compiled(trial.tensor(1, 2))
     except Exception as error:
         if not isinstance(trial.frontend.cause(error), torchmux.TorchmuxError):

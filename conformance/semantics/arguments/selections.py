@@ -111,7 +111,7 @@ def scatters(trial: Trial) -> Any:
             torch.take_along_dim(x, index[:1, :1] - 1, 1), x.index_select(1, index[1]), n.index_add(0, index[0, :2],
             n[:2]),
             n.scatter_add(1, index, n), torch.bincount(index[0], weights=x[0]), x.diag(),
-            torch.zeros(4).index_put((index[0],), x.new_ones(()).float(), accumulate=True),
+            torch.zeros(4, device=x.device).index_put((index[0],), x.new_ones(()).float(), accumulate=True),
         ]  # fmt: skip
 
     return trial.run(f, trial.tensor(3, 4), trial.tensor(2, 4), trial.tensor(3, 4, dtype=torch.int64))

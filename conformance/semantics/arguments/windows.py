@@ -175,4 +175,6 @@ def padding(trial: Trial) -> Any:
             F.pad(x, (0, 0, 0, 0, 1, 2), value=-0.0), F.pad(x, (-2, -1)), F.pad(volume[0], (1, 1, 0, 2), "reflect"),
         ]  # fmt: skip
 
-    return with_gradients(trial, f, trial.tensor(2, 3, 5), trial.tensor(1, 2, 3, 4, 4), torch.arange(6).view(2, 3))
+    return with_gradients(
+        trial, f, trial.tensor(2, 3, 5), trial.tensor(1, 2, 3, 4, 4), trial.given(torch.arange(6).view(2, 3))
+    )

@@ -97,9 +97,11 @@ def inputs_that_differ(trial: Trial) -> Any:
 def settings_that_change(trial: Trial) -> Any:
     """What a program reads besides its arguments: the default dtype, gradient modes, autocast and its dtype."""
     x, weight = trial.tensor(3, 4), trial.tensor(4, 4)
-    made = trial.compile(
-        lambda x: (torch.ones(3, device=x.device) / 3, torch.tensor([0.1]), x[:, :3] * torch.arange(3.0))
-    )
+
+    def of_defaults(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.ones(3, device=x.device) / 3, torch.tensor([0.1]), x[:, :3] * torch.arange(3.0, device=x.device)
+
+    made = trial.compile(of_defaults)
     product = trial.compile(lambda x, w: (x @ w, F.linear(x, w).softmax(-1), x + 1))
     asked = trial.compile(lambda x: x * 2 if torch.is_grad_enabled() else x * 3)
     default, found = torch.get_default_dtype(), []
