@@ -147,10 +147,54 @@ def _as_traced(ctx: Context, value: Any, node: Any) -> Any:
     strides = ctx.strides(ctx.fake(node))
     reach = sum(((s - 1) * t for s, t in zip(value.sizes, strides, strict=True)), start=1)
     if not (reach is value.numel or reach == value.numel):
-        return value  # elements with gaps or shared positions: torch makes them dense
+        return _rows_apart(ctx, value, strides)
     if value.place is None:
         return ctx.program.realize(value, strides)
     return value if value.place.strides == strides else ctx.program.copy(value, strides)
+
+
+_ROW = 8
+"""The rows of a mask begin at multiples of so many elements where attention reads them by 16 bytes."""
+
+
+def _rows_apart(ctx: Context, value: Value, strides: tuple[index.Index, ...]) -> Value:
+    """An argument whose elements have gaps between them in eager, or share positions: one with gaps between rows has
+    some here, and others are dense.
+
+    torch pads the mask of attention, whose kernels refuse rows at odd places.  What is repeated is stored once.
+    """
+    repeated = [d for d, (s, t) in enumerate(zip(value.sizes, strides, strict=True)) if _is(t, 0) and not _is(s, 1)]
+    if value.rank - 1 in repeated or not _is_in_rows_apart(value.sizes, strides):
+        return value
+    if value.place is not None and value.place.strides == strides:
+        return value
+    once = value
+    for d in repeated:
+        once = once.slice(d, 0, 1)
+    row = index.floordiv(value.sizes[-1] + (_ROW - 1), _ROW) * _ROW
+    steps = index.contiguous_strides((*once.sizes[:-1], row))
+    once = ctx.program.copy(once, steps) if once.place is not None else ctx.program.realize(once, steps)
+    return once.expand(value.sizes)
+
+
+def _is(extent: Any, number: int) -> bool:
+    return type(extent) is int and extent == number
+
+
+def _is_in_rows_apart(sizes: Any, strides: Any) -> bool:
+    """Whether dimensions lie from the outermost to the innermost, except for those that are repeated, and there are
+    gaps between rows, and only there."""
+    left = [(s, t) for s, t in zip(sizes, strides, strict=True) if not _is(t, 0) and not _is(s, 1)]
+    if len(left) < 2 or not _is(strides[-1], 1) or _is(sizes[-1], 1):
+        return False
+    outer, (_, row) = left[:-1], left[-2]
+    expected = row
+    for extent, step in reversed(outer):
+        if not (step is expected or step == expected):
+            return False
+        expected = expected * extent
+    inner = sizes[-1]
+    return bool(row > inner) if type(row) is type(inner) is int else row is not inner and row != inner
 
 
 def _as_laid_out(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:

@@ -81,6 +81,17 @@ def test_gelu_is_applied_by_the_library(made, written) -> None:
     assert "_addmm_activation" in host and "launch0" not in host
 
 
+def test_rows_of_a_mask_lie_where_attention_wants_them(made) -> None:
+    def attend(q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        mask = F.pad(mask * 2, (0, 1)).narrow(-1, 0, 7).expand(2, 4, 5, 7)
+        attention = torch.ops.aten._scaled_dot_product_efficient_attention
+        return attention(q, k, k, mask, False)[0]
+
+    host = made(attend, (2, 4, 5, 8), (2, 4, 7, 8), (5, 7)).head["python"]
+    assert "(0, 0, 8, 1, )" in host
+    assert "(0, 0, 7, 1, )" not in host
+
+
 def test_what_is_cheap_is_computed_again(made) -> None:
     """The normalized rows of a layer norm's backward pass, of which two kernels need each element."""
 
