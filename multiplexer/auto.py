@@ -97,7 +97,7 @@ def decider(gm: GraphModule, request: CompileRequest, options: AutoOptions) -> D
                 decisions.keep(key, decision)
             else:
                 decision = decisions.once(key, measurement.decide, options.budget_s, check)
-            log.info("auto: %s: %s", decision.backend, decision.reason)
+            log.info("auto: %s: %s", decision.choice, decision.reason)
             return decision
 
         return Pending(make)

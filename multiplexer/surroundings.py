@@ -170,9 +170,13 @@ def changes(before: Mapping[str, Any], backend: str) -> list[str]:
             continue
         details: list[str] = []
         if name == "the environment":
-            own = backend.lower()
+            own = backend.lower().split("+")  # the members of a chain
             names = {key for key in {*was, *now[name]} if was.get(key) != now[name].get(key)}
-            details = sorted(key for key in names if key in was or (own not in key.lower() and key not in _OF_TORCH))
+            details = sorted(
+                key
+                for key in names
+                if key in was or (key not in _OF_TORCH and not any(part in key.lower() for part in own))
+            )
         elif name == "the signal handlers":
             names = {key for key in was if was[key] != now[name][key]}
             details = sorted(key for key in names if key not in _FATAL or was[key] != _DEFAULT)

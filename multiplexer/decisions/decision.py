@@ -87,6 +87,15 @@ class Decision:
         return sorted(usable, key=lambda row: (row.candidate != self.pinned, row.verdict != "chosen"))
 
     @property
+    def choice(self) -> str:
+        """The candidate that is chosen, with its options, or pinned."""
+        return self.pinned or self._measured
+
+    @property
+    def _measured(self) -> str:
+        return next((row.candidate for row in self.rows if row.verdict == "chosen"), self.backend)
+
+    @property
     def key(self) -> str:
         """The key of its fingerprint, which it must have."""
         assert self.fingerprint is not None
@@ -114,8 +123,7 @@ class Decision:
         pinned = next((row for row in self.ranking if row.candidate == self.pinned), None)
         if pinned is None:
             return f"{self.reason}; it is pinned to {self.pinned}, which is no candidate that may run"
-        measured = next((row.candidate for row in self.rows if row.verdict == "chosen"), self.backend)
-        return f"it is pinned; the measurement chose {measured}: {self.reason}"
+        return f"it is pinned; the measurement chose {self._measured}: {self.reason}"
 
     def table(self) -> list[str]:
         """A line for each candidate."""

@@ -350,8 +350,7 @@ class Chosen:
         found = [f"{where}{choice.state}"] if choice.state else []
         if choice.decision is not None:
             decision = choice.decision
-            name = decision.pinned or decision.backend
-            head = f"{where}auto chose {name}: {decision.explanation}"
+            head = f"{where}auto chose {decision.choice}: {decision.explanation}"
             source = f"({choice.source}, {decision.seconds:.1f} s)"
             found.append("\n      ".join([f"{head} {source}", *decision.table(), *decision.notes]))
         return found + choice.lost

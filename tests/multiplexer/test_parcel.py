@@ -231,3 +231,10 @@ def test_a_file_holds_every_kind_of_argument(tmp_path: Path) -> None:
     parcel.save(tmp_path / "parcel")
     nodes = Parcel.load(tmp_path / "parcel").code.nodes
     assert [arguments[1] for kind, _, _, arguments, *_ in nodes if kind == "call_method"] == held
+
+
+def test_members_of_a_chain_tell_their_own_libraries_what_to_do(monkeypatch):
+    before = surroundings.observed()
+    monkeypatch.setenv("TVM_NUM_SOMETHING", "1")
+    assert surroundings.changes(before, "tvm+native") == []
+    assert surroundings.changes(before, "onnxrt+native") == ["the environment (TVM_NUM_SOMETHING)"]

@@ -167,7 +167,7 @@ def _unpin(arguments: argparse.Namespace) -> int:
     from torchmux.multiplexer import decisions
 
     decision = decisions.unpin(decisions.find(arguments.key))
-    return _told(arguments, decision, f"is followed as it was measured: {decision.backend}")
+    return _told(arguments, decision, f"is followed as it was measured: {decision.choice}")
 
 
 _ACTIONS = {
@@ -203,7 +203,7 @@ def _summary(decision: Decision) -> dict[str, Any]:
     best = decision.ranking[0] if decision.ranking else None
     return {
         "key": decision.key,
-        "choice": best.candidate if best else decision.backend,
+        "choice": best.candidate if best else decision.choice,
         "pinned": decision.pinned,
         "milliseconds": best.milliseconds if best else None,
         "program": decision.about.get("program", ""),
@@ -244,7 +244,7 @@ def _facts(decision: Decision) -> Table:
     about = dict(decision.about)
     facts = {
         "key": decision.key,
-        "choice": f"{decision.pinned or decision.backend}: {decision.explanation}",
+        "choice": f"{decision.choice}: {decision.explanation}",
         "program": about.pop("program", ""),
         "operators": f"{about.pop('operators', '')}: {about.pop('code', '')}",
         "inputs": ", ".join(fingerprint.inputs),

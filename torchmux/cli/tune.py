@@ -172,7 +172,7 @@ def _written(decided: list[Decision], output: Path) -> dict[Path, list[Decision]
 
 
 def _choice(decision: Decision) -> str:
-    return decision.ranking[0].candidate if decision.ranking else decision.backend
+    return decision.ranking[0].candidate if decision.ranking else decision.choice
 
 
 @contextlib.contextmanager
