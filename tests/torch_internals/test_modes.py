@@ -79,6 +79,15 @@ def test_saved_tensor_hooks() -> None:
         assert seen == ["inner"]
 
 
+@checks("saves_for_backward")
+def test_what_autograd_keeps() -> None:
+    assert ti.saves_for_backward()
+    with torch.no_grad():
+        assert not ti.saves_for_backward()
+    with torch.autograd.graph.save_on_cpu():
+        assert not ti.saves_for_backward()
+
+
 @checks("TorchDispatchMode")
 def test_dispatch_mode() -> None:
     seen = []

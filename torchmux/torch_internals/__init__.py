@@ -108,6 +108,7 @@ from .modes import (
     is_forward_ad_active,
     is_profiled,
     python_dispatcher,
+    saves_for_backward,
     set_grad_enabled,
     switches,
     without_modes,

@@ -65,3 +65,8 @@ def without_saved_tensor_hooks() -> Iterator[None]:
     finally:
         for hooks in reversed(kept):
             autograd._push_saved_tensors_default_hooks(*hooks)
+
+
+def saves_for_backward() -> bool:
+    """Whether autograd records operators in this thread, and keeps the tensors themselves that it is given."""
+    return torch.is_grad_enabled() and torch._C._autograd._top_saved_tensors_default_hooks(True) is None

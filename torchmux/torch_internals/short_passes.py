@@ -8,31 +8,45 @@ is not compiled yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-from .functorch import is_functorch_active
-from .modes import is_any_autocast_enabled
+from .modes import disable_autocast, is_any_autocast_enabled
 
 _unsafe_view = torch.ops.aten._unsafe_view.default
+_functorch_level = torch._C._functorch.peek_interpreter_stack
+_is_deterministic = torch._C._get_deterministic_algorithms
 
 
 class ShortPasses:
-    """The passes of ``function``, an ``autograd.Function`` of AOTAutograd's, for calls with nothing unusual."""
+    """The passes of ``function``, an ``autograd.Function`` of AOTAutograd's, for calls with nothing unusual.
+
+    :attr:`apply` records a call.  Results that are not differentiated have no gradient in ``backward``, where
+    AOTAutograd is used to zeros (``set_materialize_grads``); see :meth:`completed`.
+    """
 
     def __init__(self, function: Any, plain: PlainPasses) -> None:
         self._function, self._plain = function, plain
         self._wanted = tuple(zip(plain.differentiable, plain.layouts, strict=True))
+        # Of function.apply, this leaves out what concerns functorch, which fit() excludes.
+        self.apply = super(torch.autograd.Function, function).apply
+        boxed = function.compiled_fw
+        self._forward: Callable[..., Any] = getattr(boxed, "direct", None) or (lambda *args: boxed(list(args)))
+        function._backward_cls.symints = function._backward_cls.opaque_objects = ()
+        function._backward_cls.is_short = False
 
     @classmethod
-    def of(cls, function: Any, inputs: Sequence[Any], unused: frozenset[int]) -> ShortPasses | None:
+    def of(
+        cls, function: Any, inputs: Sequence[Any], unused: frozenset[int], tangents: Sequence[torch.Tensor]
+    ) -> ShortPasses | None:
         """The short passes, if the graph allows for them; gradients do not depend on the inputs ``unused``.
 
-        AOTAutograd detaches such inputs.
+        AOTAutograd detaches such inputs.  ``tangents`` are those of the traced graph.
         """
-        plain = PlainPasses.of(function)
+        plain = PlainPasses.of(function, tangents)
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
         if (
             plain is None
@@ -47,30 +61,48 @@ class ShortPasses:
     @staticmethod
     def fit() -> bool:
         """Whether a call that begins now is of the usual kind."""
-        return torch.is_grad_enabled() and not is_any_autocast_enabled() and not is_functorch_active()
+        return torch.is_grad_enabled() and _functorch_level() is None and forward_ad._current_level < 0
+
+    def called_by_engine(self, backward: Callable[..., Any]) -> None:
+        """Let autograd's engine call ``backward``, which is the function's, without looking it up each time."""
+        if "apply_boxed" in vars(torch.autograd.function.BackwardCFunction):
+            self._function._backward_cls.apply_boxed = backward
 
     def forward(self, ctx: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The forward pass: the results, with all that either way of the backward pass needs in ``ctx``."""
         plain = self._plain
-        found = self._function.compiled_fw(list(args))
+        if is_any_autocast_enabled():
+            with disable_autocast():
+                found = self._forward(*args)
+        else:
+            found = self._forward(*args)
         ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in found[plain.saved]])
         ctx._tensors_no_vc_check = [t.detach() if t._is_view() else t for t in found[plain.saved_unchecked]]
-        ctx.symints = ctx.opaque_objects = ()
-        results = list(found[: plain.results])
-        for position in plain.views:
-            results[position] = _unsafe_view(results[position], results[position].shape)
-        ctx.mark_non_differentiable(*[results[position] for position in plain.constant])
-        ctx._materialize_non_diff_grads = False
-        return tuple(results)
+        ctx.is_short = True
+        ctx.set_materialize_grads(False)
+        results = tuple(found[: plain.results])
+        if plain.views:
+            changed = list(results)
+            for position in plain.views:
+                changed[position] = _unsafe_view(changed[position], changed[position].shape)
+            results = tuple(changed)
+        if plain.constant:
+            ctx.mark_non_differentiable(*[results[position] for position in plain.constant])
+        return results
 
     def backward(self, ctx: Any, gradients: list[Any]) -> tuple[Any, ...] | None:
         """The gradients of all inputs; None if AOTAutograd has to compute them."""
-        run = self._function.compiled_bw
-        if run is None or is_any_autocast_enabled() or torch.are_deterministic_algorithms_enabled():
+        plain, run = self._plain, getattr(self._function.compiled_bw, "direct", None)
+        if run is None or not ctx.is_short or _is_deterministic():
             return None
         args = [*ctx.saved_tensors, *ctx._tensors_no_vc_check]
+        missing: tuple[int, ...] = ()
         for position, layout in self._wanted:
             gradient = gradients[position]
+            if gradient is None:
+                tangent = plain.differentiable.index(position)
+                missing += (tangent,)
+                gradient = plain.zeros(tangent)
             gradient = _laid_out(gradient, *layout) if type(gradient) is torch.Tensor else None
             if gradient is None:
                 return None
@@ -78,7 +110,18 @@ class ShortPasses:
             del gradient
         gradients.clear()
         ctx.maybe_clear_saved_tensors()
-        return tuple(run(args))
+        if is_any_autocast_enabled():
+            with disable_autocast():
+                return tuple(run(args, missing))
+        return tuple(run(args, missing))
+
+    def completed(self, gradients: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
+        """Which tangents have no gradient, and the gradients with zeros in their place, as AOTAutograd takes them."""
+        answer, positions = list(gradients), self._plain.differentiable
+        missing = tuple(n for n, position in enumerate(positions) if gradients[position] is None)
+        for tangent in missing:
+            answer[positions[tangent]] = self._plain.zeros(tangent)
+        return missing, answer
 
 
 def _laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> torch.Tensor | None:
@@ -95,11 +138,11 @@ def _laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> t
 class PlainPasses:
     """Where things stand in what the two passes of :func:`compiled_function` get and return, in the usual case.
 
-    The usual case: no input is changed, no result shares memory with another tensor, sizes are known, tensors have no
-    subclass, and autocast is off.
+    The usual case: no input is changed, no result shares memory with another tensor, sizes are known, and tensors have
+    no subclass.
     """
 
-    def __init__(self, metadata: Any) -> None:
+    def __init__(self, metadata: Any, tangents: Sequence[torch.Tensor]) -> None:
         self.inputs = len(metadata.input_info)
         self.results = metadata.num_forward_returns
         self.saved = metadata.tensors_saved_for_backwards_with_vc_check_slice
@@ -107,6 +150,7 @@ class PlainPasses:
         self.views = tuple(metadata.unsafe_view_out_indices)
         self.constant = tuple(i for i, info in enumerate(metadata.output_info) if not info.requires_grad)
         self.differentiable = tuple(i for i, info in enumerate(metadata.output_info) if info.requires_grad_for_backward)
+        self.tangents = tuple((tuple(t.shape), t.dtype) for t in tangents)
         layouts = [meta.memory_format for meta in metadata.subclass_tangent_meta]
         self.layouts = tuple(
             (layout.memory_format, layout.size and tuple(layout.size), layout.stride and tuple(layout.stride))
@@ -114,18 +158,24 @@ class PlainPasses:
         )
 
     @classmethod
-    def of(cls, function: Any) -> PlainPasses | None:
+    def of(cls, function: Any, tangents: Sequence[torch.Tensor]) -> PlainPasses | None:
         """What is known of a function, if it is of the usual kind and torch describes it as expected."""
-        import torch
 
         known = function.metadata
         try:
-            if torch._C._is_any_autocast_enabled() or not _is_plain(function, known):
+            if not _is_plain(function, known):
                 return None
-            passes = cls(known)
+            passes = cls(known, tangents)
         except (AttributeError, TypeError):  # another version of torch
             return None
-        return passes if len(passes.layouts) == len(passes.differentiable) else None
+        counts = {len(passes.layouts), len(passes.differentiable), len(passes.tangents)}
+        sizes = [size for shape, _ in passes.tangents for size in shape]
+        return passes if len(counts) == 1 and all(type(size) is int for size in sizes) else None
+
+    def zeros(self, tangent: int) -> torch.Tensor:
+        """In place of the gradient of a result that has none."""
+        shape, dtype = self.tangents[tangent]
+        return torch.zeros(shape, dtype=dtype)
 
 
 def _is_plain(function: Any, known: Any) -> bool:

@@ -186,8 +186,10 @@ def _through_autograd(
                     _keep_old_contents(part)
                 if writes_inputs and _returns_what_it_writes(part):
                     raise _ReturnsWhatItWrites
-                return _boxed(lower(part, inputs, False))
-            return _boxed(Backward(part, tangents, internals.not_captured(lambda gm: lower(gm, inputs, True))))
+                run = lower(part, inputs, False)
+                return _boxed(run, run)
+            back = Backward(part, tangents, internals.not_captured(lambda gm: lower(gm, inputs, True)))
+            return _boxed(back, back.run)
 
         # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
         return internals.not_captured(compile_one)
@@ -215,7 +217,7 @@ def _through_autograd(
         )
         internals.keep_saved_buffers()
         if joint.is_known:
-            compiled = Derivatives(compiled, gm, fakes, joint, strict=strict)
+            return Derivatives(compiled, gm, fakes, joint, tangents, strict=strict)
         return tangents.watched(compiled)
 
 
@@ -310,8 +312,11 @@ def _any_alias(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return False
 
 
-def _boxed(compiled: Callable[..., Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
-    """AOTAutograd's calling convention: one list, emptied by the callee so that memory is freed as it goes."""
+def _boxed(compiled: Callable[..., Sequence[Any]], direct: Any) -> Callable[[list[Any]], Sequence[Any]]:
+    """AOTAutograd's calling convention: one list, emptied by the callee so that memory is freed as it goes.
+
+    ``direct`` is what :class:`internals.ShortPasses` calls instead.
+    """
 
     def call(args: list[Any]) -> Sequence[Any]:
         taken = tuple(args)
@@ -319,4 +324,5 @@ def _boxed(compiled: Callable[..., Sequence[Any]]) -> Callable[[list[Any]], Sequ
         return compiled(*taken)
 
     call._boxed_call = True  # type: ignore[attr-defined]
+    call.direct = direct  # type: ignore[attr-defined]
     return internals.not_captured(call)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -71,7 +72,7 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
     if len(split.steps) == 1 and isinstance(split.steps[0], Part):
         only = split.steps[0]
         if inputs_of(only) == placeholders and list(output.args[0]) == only.outputs:
-            return compiled[id(only)]
+            return _direct(compiled[id(only)])
 
     graph = Graph()
     copied: dict[Node, Node] = {}
@@ -93,7 +94,7 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
             if step in addressed and promise is not None:
                 copied[step] = graph.call_function(layout_keeper(promise), (copied[step],))
             continue
-        function = _named(compiled[id(step)], f"part_{number}")
+        function = _named(_direct(compiled[id(step)]), f"part_{number}")
         call = graph.call_function(function, tuple(copied[v] for v in inputs_of(step)))
         for position, node in enumerate(step.outputs):
             copied[node] = graph.call_function(operator.getitem, (call, position))
@@ -141,11 +142,21 @@ def _copy(values: Sequence[Any], copied: Mapping[Node, Node]) -> tuple[Any, ...]
     return tuple(copied[v] if isinstance(v, Node) else v for v in values)
 
 
+def _direct(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, or what it does no more than call."""
+    found: Callable[..., Any] = getattr(function, "direct", function)
+    return found
+
+
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """A plain function with a name, which is what generated code can refer to."""
+    if isinstance(function, FunctionType):
+        part = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    else:
 
-    def part(*args: Any) -> Any:
-        return function(*args)
+        def part(*args: Any) -> Any:
+            return function(*args)
 
     part.__name__ = part.__qualname__ = name
+    part.__module__ = __name__
     return part

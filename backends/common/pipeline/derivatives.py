@@ -22,6 +22,7 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import DerivativeUnavailable
 
 from .runtime import in_torch
+from .tangents import Tangents
 
 Run = Callable[..., Sequence[Any]]
 
@@ -106,12 +107,19 @@ class Derivatives:
     """A graph compiled by AOTAutograd; torch computes its backward pass if that is differentiated in turn."""
 
     def __init__(
-        self, forward: Run, captured: GraphModule, example_inputs: Sequence[Any], joint: Joint, *, strict: bool
+        self,
+        forward: Run,
+        captured: GraphModule,
+        example_inputs: Sequence[Any],
+        joint: Joint,
+        tangents: Tangents,
+        *,
+        strict: bool,
     ) -> None:
         function = internals.compiled_function()
         if function is None:
             raise RuntimeError("this version of torch hides the function by which AOTAutograd records gradients")
-        self._forward, self._joint = forward, joint
+        self._forward, self._joint, self._tangents = tangents.watched(forward), joint, tangents
         self._captured = in_torch(captured, _AGAIN, strict=strict)
         self._returns = internals.Returns(function)
         self._now = threading.local()
@@ -122,13 +130,21 @@ class Derivatives:
             for kind in devices
             if torch.amp.is_autocast_available(kind)
         ]
-        self._function = function
-        self._short = internals.ShortPasses.of(function, example_inputs, joint.unused)
+        self._unread = [at for at, node in enumerate(captured.graph.find_nodes(op="placeholder")) if not node.users]
+        unused = joint.unused.difference(self._unread)
+        self._short = internals.ShortPasses.of(function, example_inputs, unused, tangents.traced)
+        tangents.traced = ()
         self._watch(function)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        if self._short is not None and self._short.fit():
-            results: Sequence[Any] = self._function.apply(*args)
+        short = self._short
+        if short is not None and short.fit():
+            if self._unread:  # they may require gradients, as weights do of which autocast makes a cast
+                taken = list(args)
+                for at in self._unread:
+                    taken[at] = None
+                args = tuple(taken)
+            results: Sequence[Any] = short.apply(*args)
             return results
         self._now.inputs = args, self._random_state() if self._joint.is_random else None
         try:
@@ -139,12 +155,12 @@ class Derivatives:
     def _watch(self, function: Any) -> None:
         """Wrap both passes of AOTAutograd's function."""
         forward, backward, now, short = function.forward, function.backward, self._now, self._short
-        keeps_graph = internals.keeps_graph
+        keeps_graph, is_random = internals.keeps_graph, self._joint.is_random
 
         def keeping(ctx: Any, *args: Any) -> Any:
             given: Any = getattr(now, "inputs", None)
             if given is None and short is not None:
-                random = self._random_state() if self._joint.is_random else None
+                random = self._random_state() if is_random else None
                 results = short.forward(ctx, args)
                 ctx.kept = args, _versions(args), random
                 return results
@@ -158,11 +174,17 @@ class Derivatives:
                 return self._again(ctx, gradients)
             if not keeps_graph():
                 ctx.kept = None
-            if short is not None and (found := short.backward(ctx, *gradients)) is not None:
-                return found
+            if short is not None and ctx.is_short:
+                if (found := short.backward(ctx, *gradients)) is not None:
+                    return found
+                missing, completed = short.completed(*gradients)
+                self._tangents.note(missing)
+                return backward(ctx, completed)
             return backward(ctx, *gradients)
 
         function.forward, function.backward = map(staticmethod, map(internals.not_captured, (keeping, choosing)))
+        if short is not None:
+            short.called_by_engine(choosing)
 
     def _random_state(self) -> tuple[torch.Tensor, ...]:
         return torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in self._cuda)

@@ -107,6 +107,7 @@ class Compiler:
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
         simplify.spare_overwritten(gm.graph)
+        simplify.spare_kept_dimensions(gm.graph)
         simplify.see_past_writes(gm.graph)
         floats.as_tensors(gm.graph)
         symbols.hoist(gm.graph)

@@ -87,6 +87,22 @@ def spare_overwritten(graph: Graph) -> None:
             graph.erase_node(written)
 
 
+def spare_kept_dimensions(graph: Graph) -> None:
+    """Sum without the dimensions of one element that only a view takes away again: gradients of biases have them."""
+    for node in graph.find_nodes(op="call_function", target=_aten.view.default):
+        total = node.args[0]
+        if total.target is not _aten.sum.dim_IntList or len(total.users) > 1 or total.args[2:] != (True,):
+            continue
+        summed, result = total.args[0].meta["val"], node.meta["val"]
+        dims = {dim % max(summed.dim(), 1) for dim in total.args[1]}
+        left = [size for dim, size in enumerate(summed.shape) if dim not in dims]
+        if not dims or any(type(size) is not int for size in summed.shape) or list(result.shape) != left:
+            continue
+        total.args, total.meta = total.args[:2], dict(node.meta)
+        node.replace_all_uses_with(total)
+        graph.erase_node(node)
+
+
 def see_past_writes(graph: Graph) -> None:
     """Read what was written to a part of a tensor where it comes from, and the rest of it before that was written.
 

@@ -37,6 +37,7 @@ class Tangents:
 
     def __init__(self) -> None:
         self.count = 0
+        self.traced: Sequence[torch.Tensor] = ()
         self.failed = on_failure.get()
         self._positions: tuple[int, ...] | None = None  # of the tangents among what autograd's node gets
         self._shown_by = 0  # a result that autograd's node made
@@ -46,7 +47,8 @@ class Tangents:
         """The partitioner ``split``, noticed how many tangents the graph has that it gets."""
 
         def counting(joint: GraphModule, inputs: Any, **settings: Any) -> Any:
-            self.count = len(inputs[1])
+            self.traced = inputs[1]
+            self.count = len(self.traced)
             return split(joint, inputs, **settings)
 
         return counting
@@ -68,6 +70,10 @@ class Tangents:
 
         return call
 
+    def note(self, missing: tuple[int, ...]) -> None:
+        """Say which tangents have no gradient in the backward pass that starts next in this thread."""
+        self._now.missing = missing
+
     def missing(self) -> tuple[int, ...]:
         """Which tangents of the backward pass that starts in this thread have no gradient."""
         found = getattr(self._now, "missing", ())
@@ -88,7 +94,7 @@ class Tangents:
         self._shown_by = next(iter(made))
 
     def _note(self, gradients: Sequence[torch.Tensor | None]) -> None:
-        self._now.missing = tuple(i for i, p in enumerate(self._positions or ()) if gradients[p] is None)
+        self.note(tuple(i for i, p in enumerate(self._positions or ()) if gradients[p] is None))
 
 
 class Backward:
@@ -107,7 +113,10 @@ class Backward:
             self._runs[()] = lower(gm)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        missing = self._tangents.missing()
+        return self.run(args, self._tangents.missing())
+
+    def run(self, args: Sequence[Any], missing: tuple[int, ...]) -> Sequence[Any]:
+        """The gradients of all inputs; those tangents among ``args`` count as ``missing`` that have no gradient."""
         if missing and len(missing) == self._tangents.count and not self._writes:
             return [None] * self._results  # autograd only passes through
         if self._untouched is None:

@@ -5,13 +5,16 @@ outermost region is left.  Later uses get this cast, even if the leaf has been c
 inside a region and casts its weights itself would see the change.  It therefore takes the casts as inputs, from torch's
 own cache.
 
-torch has no function that reads this cache.  A product of matrices of which only the arguments are computed does
-(:func:`_from_cache`).  It takes some microseconds for each weight, so the casts of a region are kept until it is left:
-they hang on the cast of a tensor of our own, which torch keeps and drops with the others.
+torch has no function that reads this cache.  A product with no elements does: autograd keeps what it was given for the
+backward pass (:class:`_Probe`).  Where autograd records nothing, or hooks replace what it keeps, a product of matrices
+of which only the arguments are computed does (:func:`_from_cache`).  That takes ten microseconds for each weight, so
+the casts of a region are kept until it is left: they hang on the cast of a tensor of our own, which torch keeps and
+drops with the others.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,7 +62,16 @@ class RegionCasts:
         if not self.wanted:
             return run
         wanted = tuple(self.wanted)
-        return internals.not_captured(lambda *args: run(*args, *_casts_of([(args[at], dtype) for at, dtype in wanted])))
+        weights = [self.example_inputs[at] for at, _ in wanted]
+        probes = [_Probe(weight, at, dtype) for weight, (at, dtype) in zip(weights, wanted, strict=True)]
+        can_probe = all(weight.device.type == "cpu" and weight.dim() > 0 for weight in weights) and _can_probe()
+
+        def call(*args: Any) -> Sequence[Any]:
+            if can_probe and internals.saves_for_backward():
+                return run(*args, *[probe.cast(args) for probe in probes])
+            return run(*args, *_casts_of([(args[at], dtype) for at, dtype in wanted]))
+
+        return internals.not_captured(call)
 
 
 def of_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> RegionCasts:
@@ -220,6 +232,40 @@ def _lift(answer: RegionCasts, found: dict[Node, dict[Node, torch.dtype]], weigh
 
 
 # --- in a call -------------------------------------------------------------------------------------------------------
+
+
+class _Probe:
+    """Takes the cast of the weight at one position of a graph's inputs, made now if there is none yet."""
+
+    def __init__(self, weight: torch.Tensor, at: int, dtype: torch.dtype) -> None:
+        self._at, self._dtype, self._is_matrix = at, dtype, weight.dim() == 2
+        sizes = (0, weight.shape[0]) if self._is_matrix else (0, *[1] * (weight.dim() - 1), weight.shape[-1])
+        self._nothing = torch.empty(sizes, dtype=dtype, requires_grad=True)
+
+    def cast(self, args: Sequence[Any]) -> torch.Tensor:
+        weight: torch.Tensor = args[self._at]
+        if self._is_matrix:
+            found: torch.Tensor = torch.mm(self._nothing, weight).grad_fn._saved_mat2  # type: ignore[union-attr]
+        else:
+            total = torch.linalg.vecdot(self._nothing, weight).grad_fn
+            found = total.next_functions[0][0]._saved_other  # type: ignore[union-attr]
+        return found if found.dtype is self._dtype else weight.to(self._dtype)
+
+
+@functools.cache
+def _can_probe() -> bool:
+    """Whether this version of torch keeps for the backward pass what probes look for."""
+    dtype = torch.get_autocast_dtype("cpu")
+    weights = [torch.ones([2] * dim, requires_grad=True) for dim in range(1, 5)]
+    probes = [_Probe(weight, at, dtype) for at, weight in enumerate(weights)]
+    try:
+        with torch.enable_grad(), torch.autocast("cpu", dtype), internals.without_modes():
+            found = [(probe.cast(weights), probe.cast(weights)) for probe in probes]
+    except (AttributeError, IndexError, RuntimeError):
+        return False
+    return all(
+        first is second or (first.dtype is dtype and first.data_ptr() == second.data_ptr()) for first, second in found
+    )
 
 
 class _Product(internals.TorchDispatchMode):

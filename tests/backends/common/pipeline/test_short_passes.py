@@ -162,3 +162,45 @@ def test_unused_input():
         compiled(x, w).sum().backward()
         assert w.grad is None
         assert x.grad.eq(2).all()
+
+
+def test_results_without_a_gradient(taken):
+    """A result that is not differentiated has none, and not one of zeros, which an infinite derivative would show."""
+
+    def program(x, w):
+        return x.sqrt(), x * w, w.sin()
+
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    for wanted in ((0,), (1, 2), (2,), (2,), (1,)):
+        x, w = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        found = []
+        for function in (program, compiled):
+            results = function(x, w)
+            leaves = torch.autograd.grad([results[i].sum() for i in wanted], (x, w), allow_unused=True)
+            found.append(leaves)
+        for got, expected in zip(found[1], found[0], strict=True):
+            assert (got is None) is (expected is None)
+            assert got is None or torch.equal(got, expected)
+    assert taken.count("forward") == 5
+
+
+def test_autocast_is_short(taken):
+    """A region of autocast casts a weight once, whoever uses it, and passes are as short as elsewhere."""
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Conv1d(4, 2, 3))
+    compiled = torchmux.compile(model, backend="native", fullgraph=True)
+    x, found = torch.randn(3, 4, 8), []
+    for function in (model, compiled, compiled):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            before = torch.nn.functional.linear(x, model[0].weight)
+            with torch.no_grad():
+                model[0].weight.mul_(1.0 if function is model else 3.0)  # the region keeps its cast
+            y = function(x)
+        with torch.no_grad():
+            model[0].weight.div_(1.0 if function is model else 3.0)
+        (before.float().sum() + y.float().sum()).backward()
+        found.append([y, *[p.grad.clone() for p in model.parameters()]])
+    for got in found[1:]:
+        for a, b in zip(got, found[0], strict=True):
+            torch.testing.assert_close(a, b, rtol=0.05, atol=0.05)
+    assert taken == ["forward", "long", "forward", "backward"]
