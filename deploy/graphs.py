@@ -41,6 +41,12 @@ def graph_told(compiled: Any, state: State, artifacts: dict[str, bytes]) -> dict
     built = getattr(compiled, "built", None)
     if isinstance(built, GraphModule):
         return {"torch": captured_told(built, state), "backend": compiled.report.backend}
+    if hasattr(built, "codes"):  # of auto, by sizes
+        from .buckets import buckets_told  # not before it is needed: it brings the multiplexer
+
+        return buckets_told(
+            built, lambda each: graph_told(each, state, artifacts), lambda: captured_told(built.gm, state)
+        )
     if not isinstance(built, Built):
         raise NotTold(f"a graph of {compiled.report.backend}, of which {built or 'nothing is known'}")
     backend = compiled.report.backend
@@ -148,6 +154,14 @@ def graph_again(description: Mapping[str, Any], tensors: Mapping[str, torch.Tens
     if "torch" in description:
         run: Run = captured_again(description["torch"], tensors).forward
         return run
+    if "choices" in description:
+        from .buckets import buckets_again  # not before it is needed
+
+        return buckets_again(
+            description,
+            lambda each: graph_again(each, tensors, carried),
+            lambda steps: captured_again(steps, tensors).forward,
+        )
     with carrying(carried):
         return _around(_put_together(description["backend"], description["parts"], tensors), description["shares"])
 

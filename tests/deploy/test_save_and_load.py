@@ -55,8 +55,9 @@ def test_auto_saves_what_it_has_chosen(saved, net):
         same(loaded(torch.ones(3, 8)), compiled(torch.ones(3, 8)))
     (entry,) = loaded.entries
     assert entry.backend in ("eager", "aot_eager", "native")
-    assert entry.decision["backend"] == entry.backend
-    assert {"eager", "native"} <= {row["candidate"].partition(" ")[0] for row in entry.decision["rows"]}
+    (decision,) = entry.decisions.values()
+    assert decision["backend"] == entry.backend
+    assert {"eager", "native"} <= {row["candidate"].partition(" ")[0] for row in decision["rows"]}
 
 
 @pytest.mark.parametrize("backend", ["native", "eager"])
