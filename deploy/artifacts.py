@@ -132,7 +132,7 @@ def _of_graph(captured: Captured, taken: Compiled, world: World) -> Iterator[Art
 
 def _built(compiled: Any) -> Iterator[tuple[str, Any]]:
     """What backends have made of a graph: under ``auto``, each of those that it chose for some range of sizes."""
-    built = getattr(compiled, "built", None)
+    built: Any = getattr(compiled, "built", None)
     if not hasattr(built, "codes"):
         yield compiled.report.backend, built
         return

@@ -45,6 +45,7 @@ class World:
     arguments: frozenset[str]
     locals: dict[str, Any]  # what is no argument of each call: the module, the contents of cells
     bundle: str | None = None  # the ``*args`` whose first item is the module, and no argument of each call
+    own_cells: frozenset[str] = frozenset()  # variables of the call itself that functions inside of it read
 
     def is_given(self, source: Source) -> bool:
         """Whether a path begins, or leads through, an argument of the call."""
@@ -96,7 +97,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
         raise NotTold("a change of torch's global settings")
     graph = None if captured.compiled is None else graph_told(captured.compiled, state, artifacts)
     parts = captured.parts
-    frame = None if parts is None else frame_told(parts, world.read, world.is_loaded, state, paths.source)
+    frame = None if parts is None else frame_told(parts, world, state, paths.source)
     report = None if captured.compiled is None else captured.compiled.report
     decisions = getattr(captured.compiled, "decisions", {})
     return {

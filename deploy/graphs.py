@@ -38,7 +38,7 @@ def graph_told(compiled: Any, state: State, artifacts: dict[str, bytes]) -> dict
     Raises:
         NotTold: some of it cannot be written, or not be made again.
     """
-    built = getattr(compiled, "built", None)
+    built: Any = getattr(compiled, "built", None)
     if isinstance(built, GraphModule):
         return {"torch": captured_told(built, state), "backend": compiled.report.backend}
     if hasattr(built, "codes"):  # of auto, by sizes
@@ -114,6 +114,8 @@ def captured_told(gm: GraphModule, state: State) -> list[Any]:
             if not isinstance(held, torch.Tensor):
                 raise NotTold(f"a graph that holds a {type(held).__name__} ({node.target})")
             steps.append(["held", state.add(held)])
+        elif node.op == "call_function" and node.target is getattr and operators.is_property(node.args[1]):
+            steps.append(["property", node.args[1], _packed(node.args[0], number)])
         elif node.op == "call_function":
             function = operators.function_told(node.target)
             steps.append(["function", function, _packed(node.args, number), _packed(node.kwargs, number)])
@@ -254,6 +256,8 @@ def captured_again(steps: Sequence[Any], tensors: Mapping[str, torch.Tensor]) ->
         elif kind == "function":
             function = operators.function_again(rest[0])
             values.append(graph.call_function(function, _unpacked(rest[1], values), _unpacked(rest[2], values)))
+        elif kind == "property" and operators.is_property(rest[0]):
+            values.append(graph.call_function(getattr, (_unpacked(rest[1], values), rest[0])))
         elif kind == "method" and operators.is_method(rest[0]):
             values.append(graph.call_method(rest[0], _unpacked(rest[1], values), _unpacked(rest[2], values)))
         elif kind == "output":

@@ -348,7 +348,8 @@ def world_of(taken: Compiled) -> tuple[World, list[Any]]:
     elif taken.owner is not None:
         found[signature.pop(0).name] = taken.owner
         del parameters[0]
-    return World(frozenset(p.name for p in signature), found, bundle), parameters
+    own_cells = frozenset(function.__code__.co_cellvars)
+    return World(frozenset(p.name for p in signature), found, bundle, own_cells), parameters
 
 
 def _default(value: Any) -> Any:
