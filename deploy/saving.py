@@ -120,6 +120,7 @@ def save(
             what, and where.
         ValueError: the key is empty, or the path gives the functions of a shared object no name.
         BackendUnavailable, CompilationFailed: a shared object cannot be compiled.
+        OSError: the file cannot be written.  What was there before stays.
 
     Examples:
         >>> import tempfile, pathlib

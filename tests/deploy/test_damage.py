@@ -292,7 +292,8 @@ def test_memory_is_in_large_pages_only_while_they_are_quick(slow, tmp_path, monk
     monkeypatch.setattr(container.time, "thread_time", clock)
     monkeypatch.setattr(container, "_advise", advise)
     with mmap.mmap(-1, len(content) + 1) as memory, open(tmp_path / "file", "rb") as file:
-        assert container._read(file, memory) == len(content)
+        seen: list[int] = []
+        assert container._read(file, memory, seen.append) == seen[-1] == len(content)
         assert memory[:-1] == content
     large, small = ("MADV_HUGEPAGE", at_once), ("MADV_NOHUGEPAGE", 2 * at_once)
     assert advice == ([large, small] if slow else [large])
