@@ -24,7 +24,7 @@ def sizes_of(*inputs: torch.Tensor) -> tuple[Sizes, list[Any]]:
     found: list[tuple[Sizes, list[Any]]] = []
 
     def backend(gm: Any, args: Any) -> Any:
-        found.append((Sizes(gm, None), list(args)))
+        found.append((Sizes.of_graph(gm, None), list(args)))
         return gm.forward
 
     torchmux.compile(lambda *tensors: [x.sin() for x in tensors], backend=backend, dynamic=True)(*inputs)

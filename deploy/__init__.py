@@ -10,6 +10,7 @@ A file is written from what the frontend and the backends have made, and read wi
 * ``values``: constants, classes and functions as JSON, by name,
 * ``state``: the tensors of a module and other values that a program reads besides its arguments,
 * ``graphs``: compiled graphs as JSON: parts of backends by artifact, operators by name,
+* ``buckets``: the graphs of ``auto`` with symbolic sizes, which have code for each range of sizes,
 * ``operators``: which operators a file may name,
 * ``machine``: what the machine must have that runs a file,
 * ``container``: the bytes: a zip whose comment has the digest or signature of all before it; safetensors inside,

@@ -125,11 +125,24 @@ def artifacts(compiled: Any) -> list[Artifact]:
 
 
 def _of_graph(captured: Captured, taken: Compiled, world: World) -> Iterator[Artifact]:
-    compiled = captured.compiled
-    if compiled is None:
+    graph = f"{captured.qualname} {captured.number}"
+    for backend, built in () if captured.compiled is None else _built(captured.compiled):
+        yield from _of_built(built, backend, graph, captured, taken, world)
+
+
+def _built(compiled: Any) -> Iterator[tuple[str, Any]]:
+    """What backends have made of a graph: under ``auto``, each of those that it chose for some range of sizes."""
+    built: Any = getattr(compiled, "built", None)
+    if not hasattr(built, "codes"):
+        yield compiled.report.backend, built
         return
-    backend, graph = compiled.report.backend, f"{captured.qualname} {captured.number}"
-    built = getattr(compiled, "built", None)
+    for code in dict.fromkeys(built.codes.values()):
+        yield ("eager", built.gm) if code is None else (code.report.backend, getattr(code.compiled, "built", None))
+
+
+def _of_built(
+    built: Any, backend: str, graph: str, captured: Captured, taken: Compiled, world: World
+) -> Iterator[Artifact]:
     if isinstance(built, GraphModule):
         file = _fx_file(built)  # torch runs the graph as it was captured
         yield Artifact(backend, graph, 0, file.kind, file.suffix, _file=file)

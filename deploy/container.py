@@ -18,7 +18,8 @@ import secrets
 import struct
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,10 @@ class Opened:
             size = os.fstat(file.fileno()).st_size
             # Tensors of the file are views of this memory, which begins where vectors want it.
             self._memory = mmap.mmap(-1, size + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            self._bytes = memoryview(self._memory)[: _read(file, self._memory)]
-        self._check(key)
+            with ThreadPoolExecutor(1) as pool:
+                digest = _Digest(self._memory, key, pool)
+                self._bytes = memoryview(self._memory)[: _read(file, self._memory, digest.has)]
+                self._check(key, digest)
         try:
             self._at = self._directory()
         except LoadRefused:
@@ -108,7 +111,7 @@ class Opened:
         except Exception as error:  # forged bytes can make zipfile raise anything
             raise self._refused(f"is no zip of torchmux ({error})") from error
 
-    def _check(self, key: bytes | None) -> None:
+    def _check(self, key: bytes | None, digest: _Digest) -> None:
         tail = bytes(self._bytes[-120:])
         start = tail.rfind(b"torchmux ")
         match = _COMMENT.fullmatch(tail, start) if start >= 22 else None
@@ -127,7 +130,7 @@ class Opened:
             )
         if key is None and kind == "hmac-sha256":
             raise LoadRefused(f"{self.name} is signed. Call load() with the key that save() was given: key=...")
-        if not hmac.compare_digest(_digest(self._bytes[:-64], key), told):
+        if not hmac.compare_digest(digest.of(len(self._bytes)), told):
             what = "is damaged or altered" if key is None else "is damaged or altered, or was signed with another key"
             raise self._refused(what)
 
@@ -199,8 +202,28 @@ class Opened:
         return self._bytes[start : start + size]
 
 
-def _read(file: io.BufferedReader, memory: mmap.mmap) -> int:
-    """Fill ``memory`` from a file; returns how many bytes there were.
+class _Digest:
+    """Of all but the last 64 bytes of a file, which a thread computes while the next bytes are read."""
+
+    def __init__(self, memory: mmap.mmap, key: bytes | None, pool: ThreadPoolExecutor) -> None:
+        self._digest = _new_digest(key)
+        self._view, self._pool, self._end = memoryview(memory), pool, 0
+
+    def has(self, count: int) -> None:
+        """So many bytes are there."""
+        if count - 64 > self._end:
+            self._pool.submit(self._digest.update, self._view[self._end : count - 64])
+            self._end = count - 64
+
+    def of(self, count: int) -> str:
+        """The digest of a file of so many bytes, all of which are there."""
+        self.has(count)
+        return self._pool.submit(self._digest.hexdigest).result()
+
+
+def _read(file: io.BufferedReader, memory: mmap.mmap, has: Callable[[int], object]) -> int:
+    """Fill ``memory`` from a file, and tell ``has`` after each piece how many bytes there are; returns how many there
+    were.
 
     Linux fills large pages in a third of the time of small ones, unless its memory is in pieces: to make room for a
     large page then takes several times as long.  So the first pages are small, and large ones go on while they are
@@ -214,6 +237,7 @@ def _read(file: io.BufferedReader, memory: mmap.mmap) -> int:
             return count
         spent = time.thread_time() - before
         count += taken
+        has(count)
         if taken == _AT_ONCE and count < len(memory):
             if not small:
                 small, large = spent, _advise(memory, "MADV_HUGEPAGE", count)
@@ -258,9 +282,13 @@ class _Reader(io.RawIOBase):
 
 
 def _digest(content: memoryview, key: bytes | None) -> str:
-    if key is None:
-        return hashlib.sha256(content).hexdigest()
-    return hmac.new(key, content, hashlib.sha256).hexdigest()
+    digest = _new_digest(key)
+    digest.update(content)
+    return digest.hexdigest()
+
+
+def _new_digest(key: bytes | None) -> Any:
+    return hashlib.sha256() if key is None else hmac.new(key, digestmod=hashlib.sha256)
 
 
 # --- safetensors ------------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ class World:
     arguments: frozenset[str]
     locals: dict[str, Any]  # what is no argument of each call: the module, the contents of cells
     bundle: str | None = None  # the ``*args`` whose first item is the module, and no argument of each call
+    own_cells: frozenset[str] = frozenset()  # variables of the call itself that functions inside of it read
 
     def is_given(self, source: Source) -> bool:
         """Whether a path begins, or leads through, an argument of the call."""
@@ -96,9 +97,9 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
         raise NotTold("a change of torch's global settings")
     graph = None if captured.compiled is None else graph_told(captured.compiled, state, artifacts)
     parts = captured.parts
-    frame = None if parts is None else frame_told(parts, world.read, world.is_loaded, state, paths.source)
+    frame = None if parts is None else frame_told(parts, world, state, paths.source)
     report = None if captured.compiled is None else captured.compiled.report
-    decision = getattr(captured.compiled, "decision", None)
+    decisions = getattr(captured.compiled, "decisions", {})
     return {
         "name": captured.qualname,
         "guards": guards,
@@ -106,7 +107,7 @@ def entry_told(captured: Captured, world: World, state: State, artifacts: dict[s
         "graph": graph,
         "grad_modes": captured.grad_modes,
         "placements": [] if report is None else [[p.node, p.op, p.placed_on, p.reason] for p in report.placements],
-        "decision": None if decision is None else decision.to_data(),
+        "decisions": {sizes: decision.to_data() for sizes, decision in decisions.items()},
         "notes": [] if report is None else list(report.notes),
         "paths": paths.table,
     }
@@ -212,7 +213,8 @@ def _shape_told(condition: ShapeCondition, paths: Writer) -> Any:
 class Entry:
     """A captured frame of a file: ``check`` says whether it takes a call, whose arguments ``run`` takes by name.
 
-    ``decision`` is that of ``auto``, as ``torchmux decisions show --json`` has it, if it chose the ``backend``.
+    ``decisions`` are those of ``auto``, as ``torchmux decisions show --json`` has them, if it chose the ``backend``: by
+    the sizes that each is about, in words, which are empty if no size is symbolic.
 
     Raises:
         LoadRefused: this machine or version cannot run it, or it has what torchmux does not write.
@@ -228,7 +230,7 @@ class Entry:
                 f"A saved file calls {', '.join(missing)}, which no package has registered in this process. Import "
                 "the package that registers it, as the program did that saved the file, then load the file."
             )
-        self.decision: Mapping[str, Any] | None = told.get("decision")
+        self.decisions: Mapping[str, Any] = told["decisions"]
         reader = Reader(told["paths"])
         self.guards = _guards_again(told["guards"], reader)
         self.check: Callable[[dict[str, Any]], Any] = self.guards.check

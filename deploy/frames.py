@@ -7,7 +7,7 @@ and calls of what the file names.  It is read with ``ast``, and any other text i
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +21,8 @@ from .values import NotTold, again, told
 
 if TYPE_CHECKING:
     from torchmux.frontend.capture.frame_writer import FrameParts
+
+    from .entries import World
 
 _NODES = (
     *(ast.Module, ast.Expression, ast.Expr, ast.Assign, ast.Name, ast.Load, ast.Store, ast.Tuple, ast.List, ast.Dict),
@@ -67,14 +69,11 @@ def names_in(tree: ast.AST) -> set[str]:
 # --- written ----------------------------------------------------------------------------------------------------------
 
 
-def frame_told(
-    parts: FrameParts, read: Callable[[Source], Any], is_given: Callable[[Source], bool], state: State, number: Any
-) -> dict[str, Any]:
+def frame_told(parts: FrameParts, world: World, state: State, number: Any) -> dict[str, Any]:
     """What is written of a frame function.
 
     Args:
-        read: what a path leads to now; asked for those that do not begin at an argument.
-        is_given: whether a path begins at an argument of each call.
+        world: says what a path leads to now, if it does not begin at an argument of each call.
         state: takes the tensors that it reads besides.
         number: the number of a path in the file.
 
@@ -84,10 +83,12 @@ def frame_told(
     if parts.assumes_branches:
         raise NotTold("a branch that depends on data and only raises: such a call runs again in eager")
     variables = {**parts.parameters, **parts.loads}
+    read, is_given = world.read, world.is_loaded
     statements = [
         line
         for line in parts.after
-        if not _changes_nothing(ast.parse(line), variables, parts.namespace, read, is_given)
+        if not _is_variable(ast.parse(line), variables, world.own_cells)
+        and not _changes_nothing(ast.parse(line), variables, parts.namespace, read, is_given)
     ]
     body = ast.parse("\n".join([*statements, parts.result]))
     check(body)
@@ -98,6 +99,10 @@ def frame_told(
         source = variables.get(name)
         if source is not None and is_given(source):
             loads.append([name, number(source)])
+        elif isinstance(source, Cell) and source.name in world.own_cells:
+            raise NotTold(f"a result or a change with a function that the program makes, which reads {source.name}")
+        elif isinstance(source, Cell):
+            raise NotTold(f"a change of {source.name}, a variable of the function around it. Use a tensor in place")
         elif source is not None:
             held[name] = _held(read(source), source.words(), state)
         elif name in parts.namespace:
@@ -119,6 +124,16 @@ def _held(value: Any, what: str, state: State) -> Any:
         return ["value", told(value)]
     except NotTold as why:
         raise NotTold(f"{what}, which the result or a change refers to: {why}") from None
+
+
+def _is_variable(tree: ast.Module, variables: Mapping[str, Source], own_cells: Collection[str]) -> bool:
+    """Whether a statement only sets a variable of the call itself, which ends with it."""
+    (statement, *more) = tree.body
+    if more or not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Attribute):
+        return False
+    target = statement.targets[0].value
+    cell = variables.get(target.id) if isinstance(target, ast.Name) else None
+    return isinstance(cell, Cell) and cell.name in own_cells
 
 
 def _changes_nothing(

@@ -38,9 +38,15 @@ def graph_told(compiled: Any, state: State, artifacts: dict[str, bytes]) -> dict
     Raises:
         NotTold: some of it cannot be written, or not be made again.
     """
-    built = getattr(compiled, "built", None)
+    built: Any = getattr(compiled, "built", None)
     if isinstance(built, GraphModule):
         return {"torch": captured_told(built, state), "backend": compiled.report.backend}
+    if hasattr(built, "codes"):  # of auto, by sizes
+        from .buckets import buckets_told  # not before it is needed: it brings the multiplexer
+
+        return buckets_told(
+            built, lambda each: graph_told(each, state, artifacts), lambda: captured_told(built.gm, state)
+        )
     if not isinstance(built, Built):
         raise NotTold(f"a graph of {compiled.report.backend}, of which {built or 'nothing is known'}")
     backend = compiled.report.backend
@@ -108,6 +114,8 @@ def captured_told(gm: GraphModule, state: State) -> list[Any]:
             if not isinstance(held, torch.Tensor):
                 raise NotTold(f"a graph that holds a {type(held).__name__} ({node.target})")
             steps.append(["held", state.add(held)])
+        elif node.op == "call_function" and node.target is getattr and operators.is_property(node.args[1]):
+            steps.append(["property", node.args[1], _packed(node.args[0], number)])
         elif node.op == "call_function":
             function = operators.function_told(node.target)
             steps.append(["function", function, _packed(node.args, number), _packed(node.kwargs, number)])
@@ -148,6 +156,14 @@ def graph_again(description: Mapping[str, Any], tensors: Mapping[str, torch.Tens
     if "torch" in description:
         run: Run = captured_again(description["torch"], tensors).forward
         return run
+    if "choices" in description:
+        from .buckets import buckets_again  # not before it is needed
+
+        return buckets_again(
+            description,
+            lambda each: graph_again(each, tensors, carried),
+            lambda steps: captured_again(steps, tensors).forward,
+        )
     with carrying(carried):
         return _around(_put_together(description["backend"], description["parts"], tensors), description["shares"])
 
@@ -240,6 +256,8 @@ def captured_again(steps: Sequence[Any], tensors: Mapping[str, torch.Tensor]) ->
         elif kind == "function":
             function = operators.function_again(rest[0])
             values.append(graph.call_function(function, _unpacked(rest[1], values), _unpacked(rest[2], values)))
+        elif kind == "property" and operators.is_property(rest[0]):
+            values.append(graph.call_function(getattr, (_unpacked(rest[1], values), rest[0])))
         elif kind == "method" and operators.is_method(rest[0]):
             values.append(graph.call_method(rest[0], _unpacked(rest[1], values), _unpacked(rest[2], values)))
         elif kind == "output":

@@ -166,6 +166,11 @@ def is_method(name: str) -> bool:
     return name in _method_names() and not name.startswith("__")
 
 
+def is_property(name: Any) -> bool:
+    """Whether this is the name of what a tensor shows of itself."""
+    return name in _PROPERTIES
+
+
 @functools.cache
 def _method_names() -> frozenset[str]:
     methods = torch.overrides.get_overridable_functions()[torch.Tensor]

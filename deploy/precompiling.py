@@ -6,6 +6,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import signal
 import sys
 import time
 import warnings
@@ -151,8 +152,8 @@ def precompile_from(
     compiled = compile(model, **arguments)  # first, since it refuses backends and options that there are not
     count = min(len(calls), workers or len(os.sched_getaffinity(0)))
     rows: dict[int, Row] = {}
-    started: list[Any] = []
-    with ThreadPoolExecutor(count) as pool:
+    started = _Started()
+    with ThreadPoolExecutor(count, initializer=_without_interrupts) as pool:
         jobs = {
             pool.submit(_in_a_process, source, number, names[number], arguments, started): number
             for number in range(len(calls))
@@ -164,8 +165,7 @@ def precompile_from(
         except BaseException:
             for job in jobs:
                 job.cancel()
-            for process in started:
-                process.kill()
+            started.end()
             raise
         finally:
             say(len(calls), len(calls), "")
@@ -206,7 +206,30 @@ def _from_file(path: Path, number: int) -> tuple[Any, Call]:
     return model, calls[number]
 
 
-def _in_a_process(source: Source, number: int, name: str, arguments: Mapping[str, Any], started: list[Any]) -> Row:
+def _without_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal: those that this thread starts leave it to ours, which ends them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+
+class _Started:
+    """The processes of a run, which end with it."""
+
+    def __init__(self) -> None:
+        self._processes: list[Any] = []
+        self._ended = False
+
+    def append(self, process: Any) -> None:
+        self._processes.append(process)
+        if self._ended:  # it was about to start
+            process.kill()
+
+    def end(self) -> None:
+        self._ended = True
+        for process in self._processes:
+            process.kill()
+
+
+def _in_a_process(source: Source, number: int, name: str, arguments: Mapping[str, Any], started: _Started) -> Row:
     """Compile for one call in a new process; whatever becomes of that is in the row."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)

@@ -120,6 +120,7 @@ def save(
             what, and where.
         ValueError: the key is empty, or the path gives the functions of a shared object no name.
         BackendUnavailable, CompilationFailed: a shared object cannot be compiled.
+        OSError: the file cannot be written.  What was there before stays.
 
     Examples:
         >>> import tempfile, pathlib
@@ -348,7 +349,8 @@ def world_of(taken: Compiled) -> tuple[World, list[Any]]:
     elif taken.owner is not None:
         found[signature.pop(0).name] = taken.owner
         del parameters[0]
-    return World(frozenset(p.name for p in signature), found, bundle), parameters
+    own_cells = frozenset(function.__code__.co_cellvars)
+    return World(frozenset(p.name for p in signature), found, bundle, own_cells), parameters
 
 
 def _default(value: Any) -> Any:

@@ -166,7 +166,7 @@ class _Reader:
             raise NotTold(
                 "gradients: it was called with tensors that require them. Call it under torch.no_grad() first"
             )
-        frame_told(self.parts, self.world.read, self.world.is_given, State(None), paths.source)
+        frame_told(self.parts, self.world, State(None), paths.source)
         backend = captured.compiled.report.backend if captured.compiled is not None else "none"
         if not isinstance(captured.graph, GraphModule) or backend != "native":
             raise NotTold(f"a graph of {backend}; shared objects are made of graphs that native compiles")

@@ -35,27 +35,40 @@ class Sizes:
     """Where the symbolic sizes of a graph stand among its inputs, and the bucket of a call.
 
     Args:
-        bounds: the largest size of each range, ascending; None for powers of two.
+        places: the position of the input, and its dimension (None: a number), by symbol.
+        bounds: the largest size of each range; None for powers of two.
+        names: of symbols, for people.
     """
 
-    def __init__(self, gm: GraphModule, bounds: Sequence[int] | None) -> None:
+    def __init__(
+        self,
+        places: Mapping[Any, tuple[int, int | None]],
+        bounds: Sequence[int] | None,
+        names: Mapping[Any, str] | None = None,
+    ) -> None:
         self.bounds = None if bounds is None else sorted(bounds)
-        self.places: dict[Any, tuple[int, int | None]] = {}  # symbol -> position of the input, and its dimension
-        self._names: dict[Any, str] = {}
+        self.places = dict(places)
+        self._names = dict(names or {})
+        self.of: Callable[[Sequence[Any]], Key] = self._written("def call(args): return {sizes}")
+        """All symbolic sizes of a call."""
+        self.bucket: Callable[[Sequence[Any]], Key] = self._written("def call(args): return {bucket}")
+        """The bucket of a call."""
+
+    @classmethod
+    def of_graph(cls, gm: GraphModule, bounds: Sequence[int] | None) -> Sizes:
+        """Those of a captured graph."""
+        places: dict[Any, tuple[int, int | None]] = {}
+        names: dict[Any, str] = {}
         for position, node in enumerate(gm.graph.find_nodes(op="placeholder")):
             value = node.meta.get("example_value")
             sizes = list(enumerate(value.shape)) if isinstance(value, torch.Tensor) else [(None, value)]
             for dimension, size in sizes:
                 symbol = internals.symbol_of(size)
                 if symbol is not None:
-                    self.places.setdefault(symbol, (position, dimension))
+                    places.setdefault(symbol, (position, dimension))
                     if dimension is not None:
-                        self._names.setdefault(symbol, f"{node.name}.shape[{dimension}]")
-
-        self.of: Callable[[Sequence[Any]], Key] = self._written("def call(args): return {sizes}")
-        """All symbolic sizes of a call."""
-        self.bucket: Callable[[Sequence[Any]], Key] = self._written("def call(args): return {bucket}")
-        """The bucket of a call."""
+                        names.setdefault(symbol, f"{node.name}.shape[{dimension}]")
+        return cls(places, bounds, names)
 
     def dispatch(self, runs: Mapping[Key, Run], new: Callable[[Key, Sequence[Any]], Run]) -> Run:
         """A function that runs what a call's bucket has in ``runs``; ``new`` makes it for one that has nothing yet."""
@@ -110,6 +123,11 @@ class Conditions:
         self.unknown = sorted(
             {str(s) for e in expressions for s in e.free_symbols} - {str(s) for s in sizes.places}
         )  # symbols that no input has
+
+    @property
+    def texts(self) -> list[str]:
+        """Each as Python, whose variables are the symbols."""
+        return [internals.as_python(expression) for expression in self._expressions]
 
     def hold(self, args: Sequence[Any]) -> bool:
         """Whether they hold for the sizes of a call."""

@@ -10,7 +10,7 @@ import functools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,19 @@ class Choice:
         return EAGER if self.code is None else self.code.row.candidate
 
 
+@dataclass(frozen=True)
+class ByBucket:
+    """What runs a graph with symbolic sizes: the code for each bucket that was decided; None is the graph itself.
+
+    Any code takes all sizes but those that its conditions exclude: torch runs the graph then, unless ``is_strict``.
+    """
+
+    gm: GraphModule
+    sizes: Sizes
+    codes: Mapping[Key, Code | None]
+    is_strict: bool
+
+
 class Chosen:
     """A graph's code: calls run what is the best known.
 
@@ -88,7 +101,7 @@ class Chosen:
         self._request = request
         self._options = options
         self._decide = decide
-        self._sizes = Sizes(gm, options.buckets)
+        self._sizes = Sizes.of_graph(gm, options.buckets)
         self._effects = effects_of(gm, inputs)
         self._codes = Codes(gm, request, inputs, self._sizes, self._effects, _failed_backward(weakref.ref(self)))
         self._devices = sorted(
@@ -126,16 +139,18 @@ class Chosen:
             choices = list(self._choices.values())
         if any(choice.decision is None for choice in choices):
             return "auto has not decided yet: wait for it with options={'wait': True}"
-        if self._sizes.places or len(choices) != 1:
-            return "auto decides for each range of its symbolic sizes: compile with the backend that it chose"
+        if self._sizes.places:
+            codes = {choice.bucket: choice.code for choice in choices}
+            return ByBucket(self._gm, self._sizes, codes, is_strict=bool(self._request.strict))
         code = choices[0].code
-        return self._gm if code is None else getattr(code.run, "built", f"{code.row.candidate} does not tell")
+        return self._gm if code is None else getattr(code.compiled, "built", f"{code.row.candidate} does not tell")
 
     @property
-    def decision(self) -> Decision | None:
-        """What was decided, if it was; for symbolic sizes, about the bucket that was decided last."""
-        decided = [choice.decision for choice in self._choices.values() if choice.decision is not None]
-        return decided[-1] if decided else None
+    def decisions(self) -> dict[str, Decision]:
+        """What was decided so far, by the sizes that it is about: in words, empty for fixed ones."""
+        with self._lock:
+            choices = list(self._choices.values())
+        return {choice.words: choice.decision for choice in choices if choice.decision is not None}
 
     # --- decisions -------------------------------------------------------------------------------------------------
 

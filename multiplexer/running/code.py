@@ -33,13 +33,18 @@ _OTHER_SIZES = "a backend that was compiled after the capture does not take thes
 FailedBackward = Callable[[Row, Exception], Exception]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Code:
-    """What a candidate made of the graph."""
+    """What a candidate made of the graph; ``run`` is ``compiled`` where the ``conditions`` hold, and else torch."""
 
     row: Row
     run: Run
-    report: GraphReport
+    compiled: CompiledGraph
+    conditions: Conditions | None = None
+
+    @property
+    def report(self) -> GraphReport:
+        return self.compiled.report
 
 
 class Codes:
@@ -84,7 +89,7 @@ class Codes:
         """
         if row.candidate not in self._made:
             compiled = self._compile(row, inputs)
-            self._made[row.candidate] = Code(row, compiled, compiled.report)
+            self._made[row.candidate] = Code(row, compiled, compiled)
         return self._made[row.candidate]
 
     def afterwards(self, row: Row, *, wait: bool = True) -> Code:
@@ -115,6 +120,7 @@ class Codes:
         with internals.tracing_with(self._mode):
             compiled = self._compile(row, inputs)
         run: Run = compiled
+        conditions = None
         # Whatever was assumed since the capture, for any candidate, holds for this one too: symbols are shared.
         if assumed := internals.assumptions(self._mode)[self._settled :]:
             conditions = Conditions(assumed, self._sizes)
@@ -123,7 +129,7 @@ class Codes:
             otherwise = in_torch(self._gm, _OTHER_SIZES, strict=bool(self._request.strict))
             run = _where(conditions.hold, compiled, otherwise)
         self._warm_up(compiled, inputs)
-        return Code(row, run, compiled.report)
+        return Code(row, run, compiled, conditions)
 
     def _compile(self, row: Row, inputs: Sequence[Any]) -> CompiledGraph:
         request = self._request

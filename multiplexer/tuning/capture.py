@@ -62,7 +62,7 @@ class Recorder:
         number = sum(each.name.partition(", ")[0] == self.name for each in self.captured)
         name = f"{self.name}, graph {number}"
         found = field_for(example_inputs, training, self.options)
-        sizes = Sizes(gm, self.options.buckets)
+        sizes = Sizes.of_graph(gm, self.options.buckets)
         bucket = sizes.words(sizes.bucket(example_inputs)) if sizes.places else ""
         key = key_of(gm, example_inputs, request, found.fingerprint, self.options.asked, bucket=bucket)
         try:

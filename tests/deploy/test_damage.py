@@ -163,6 +163,20 @@ def test_functions_that_are_none_of_tensors(function, saved):
         torchmux.load(path)
 
 
+def test_properties_that_are_none_of_tensors(saved):
+    def change(members):
+        entry = json.loads(members["entries/0.json"])
+        steps = entry["graph"]["torch"]
+        at = next(at for at, step in enumerate(steps) if step[0] == "function")
+        steps[at] = ["property", "__class__", ["node", 0]]
+        members["entries/0.json"] = json.dumps(entry).encode()
+
+    path, _ = saved("eager")
+    rewritten(path, change)
+    with pytest.raises(torchmux.LoadRefused, match="a step property"):
+        torchmux.load(path)
+
+
 def test_random_json_is_refused_with_one_error(saved):
     """Whatever stands in the place of a value: the file loads, or it is refused."""
     path, _ = saved("eager")
@@ -278,7 +292,8 @@ def test_memory_is_in_large_pages_only_while_they_are_quick(slow, tmp_path, monk
     monkeypatch.setattr(container.time, "thread_time", clock)
     monkeypatch.setattr(container, "_advise", advise)
     with mmap.mmap(-1, len(content) + 1) as memory, open(tmp_path / "file", "rb") as file:
-        assert container._read(file, memory) == len(content)
+        seen: list[int] = []
+        assert container._read(file, memory, seen.append) == seen[-1] == len(content)
         assert memory[:-1] == content
     large, small = ("MADV_HUGEPAGE", at_once), ("MADV_NOHUGEPAGE", 2 * at_once)
     assert advice == ([large, small] if slow else [large])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +65,29 @@ def test_the_command(model, tmp_path):
     assert told == {"of 2": None, "of 3": None, "of 5": "ValueError: five rows"}
     with torch.no_grad():
         torch.testing.assert_close(torchmux.load(file)(torch.ones(3, 4)), model(torch.ones(3, 4)))
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_all_processes_and_nothing_else_is_told(tmp_path):
+    """As Ctrl-C at a terminal, which reaches all of them."""
+    command = [sys.executable, "-m", "torchmux", "precompile", f"{PROGRAMS}:sizes", "--output", str(tmp_path / "file")]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    children = Path(f"/proc/{process.pid}/task")
+    until = time.monotonic() + 120
+    while not any(task.joinpath("children").read_text() for task in children.iterdir()):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    told, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert told == ""
+    with pytest.raises(ProcessLookupError):
+        for _ in range(300):  # what Python starts beside the processes ends by itself
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+    assert not (tmp_path / "file").exists()
 
 
 def test_what_is_refused_before_anything_is_compiled(model):

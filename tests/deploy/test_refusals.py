@@ -58,6 +58,17 @@ def test_counters_of_the_module(tmp_path):
     assert "a change of self" in message or "no longer" in message
 
 
+def test_a_variable_of_the_function_around(tmp_path):
+    total = torch.zeros(())
+
+    def f(x):
+        nonlocal total
+        total = total + x.sum()
+        return x + total
+
+    assert "a change of total, a variable" in refused(torchmux.compile(f, backend="eager"), tmp_path, torch.ones(2))
+
+
 def test_a_tensor_that_the_module_keeps(tmp_path):
     class Keeps(torch.nn.Module):
         def forward(self, x):

@@ -55,8 +55,9 @@ def test_auto_saves_what_it_has_chosen(saved, net):
         same(loaded(torch.ones(3, 8)), compiled(torch.ones(3, 8)))
     (entry,) = loaded.entries
     assert entry.backend in ("eager", "aot_eager", "native")
-    assert entry.decision["backend"] == entry.backend
-    assert {"eager", "native"} <= {row["candidate"].partition(" ")[0] for row in entry.decision["rows"]}
+    (decision,) = entry.decisions.values()
+    assert decision["backend"] == entry.backend
+    assert {"eager", "native"} <= {row["candidate"].partition(" ")[0] for row in decision["rows"]}
 
 
 @pytest.mark.parametrize("backend", ["native", "eager"])
@@ -348,6 +349,40 @@ def test_members_of_enumerations_and_one_empty_tuple_on_two_paths(tmp_path):
             assert known is side
         with pytest.raises(torchmux.Unsupported, match="side is <Side.LEFT: 1>"):
             loaded(x, side=1)
+
+
+def test_properties_of_tensors(tmp_path):
+    """torch runs the captured graph, where they are no operators."""
+
+    def program(x):
+        return x @ x.T + x.mT, (x * 1j).imag
+
+    compiled = torchmux.compile(program, backend="eager")
+    x = torch.randn(3, 3)
+    compiled(x)
+    torchmux.save(compiled, tmp_path / "file")
+    torch.testing.assert_close(torchmux.load(tmp_path / "file")(x), program(x))
+
+
+def doubled_by_a_function_inside(x, layers=(torch.sin, torch.cos)):
+    x = x.relu()
+    y = x * 1j
+
+    def double():
+        return y * 2j
+
+    y = y + 1
+    return x, [layer(x) for layer in layers], double()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_variables_that_functions_inside_read(backend, tmp_path):
+    """They end with the call: what a call writes to them is not a change that a file would have to repeat."""
+    compiled = torchmux.compile(doubled_by_a_function_inside, backend=backend)
+    x = torch.tensor([1.0, -2.0])
+    compiled(x)
+    torchmux.save(compiled, tmp_path / "file")
+    torch.testing.assert_close(torchmux.load(tmp_path / "file")(x), doubled_by_a_function_inside(x))
 
 
 def test_calls_without_operators_are_told(tmp_path):

@@ -47,7 +47,7 @@ def test_symbols() -> None:
         ti.rebuild_symbolic(round(size / 2).node.expr, {symbol: 5})
 
 
-@checks("symbol_of", "assumptions", "holds")
+@checks("symbol_of", "assumptions", "holds", "as_python")
 def test_what_is_taken_for_granted() -> None:
     from torch._dynamo.source import ConstantSource
     from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
@@ -64,6 +64,10 @@ def test_what_is_taken_for_granted() -> None:
     (condition,) = ti.assumptions(mode)[before:]
     assert ti.holds(condition, {symbol: 8})
     assert not ti.holds(condition, {symbol: 7})
+    assert [eval(ti.as_python(condition), ti.shape_guard_namespace(), {str(symbol): n}) for n in (8, 7)] == [
+        True,
+        False,
+    ]
     assert ti.assumptions(ti.new_fake_mode()) == []
 
 

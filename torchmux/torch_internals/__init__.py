@@ -139,6 +139,7 @@ from .operators import (
 )
 from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, pytree
 from .shape_env import (
+    as_python,
     assumptions,
     dim_bounds,
     dim_kinds,

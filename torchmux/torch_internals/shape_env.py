@@ -106,6 +106,13 @@ def holds(expression: Any, symbols: Any) -> bool:
     return bool(rebuild_symbolic(expression, symbols))
 
 
+def as_python(expression: Any) -> str:
+    """An expression of :func:`assumptions` as Python, for the namespace of :func:`shape_guard_namespace`."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    return str(PythonPrinter().doprint(expression))
+
+
 def size_range(size: Any) -> tuple[int, int, int | None]:
     """The least value of a symbolic size, the one it has in the first call, and the largest (None: unbounded)."""
     from torch.utils._sympy.numbers import int_oo

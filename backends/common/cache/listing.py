@@ -118,6 +118,8 @@ def packed(value: Any, number: Mapping[Node, int]) -> Any:
         return ["tuple" if isinstance(value, tuple) else "list", [packed(v, number) for v in value]]
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if type(value) is complex:
+        return ["complex", [value.real, value.imag]]
     if isinstance(value, ATOMS):
         return [type(value).__name__, str(value)]
     raise Unknown(f"an argument of an operator that torch runs is a {type(value).__name__}")
@@ -134,4 +136,6 @@ def unpacked(value: Any, values: Sequence[Node]) -> Any:
         return {k: unpacked(v, values) for k, v in content}
     if kind in ("tuple", "list"):
         return (tuple if kind == "tuple" else list)(unpacked(v, values) for v in content)
+    if kind == "complex":
+        return complex(*content)
     return torch.device(content) if kind == "device" else getattr(torch, content.removeprefix("torch."))

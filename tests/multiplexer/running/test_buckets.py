@@ -18,7 +18,7 @@ def sizes_of(function, bounds, *inputs) -> tuple[Sizes, list]:
     seen = []
 
     def backend(gm, args):
-        seen.append((Sizes(gm, bounds), args))
+        seen.append((Sizes.of_graph(gm, bounds), args))
         return gm.forward
 
     torchmux.compile(function, backend=backend, dynamic=True)(*inputs)
