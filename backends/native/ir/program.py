@@ -152,6 +152,12 @@ class Program:
         else:  # also where the capture says so: whoever calls the code may have been told less
             self.needs.append(Need(size, error, words))
 
+    @property
+    def returned(self) -> set[Buffer]:
+        """What the graph gives to others: its results, and what its inputs are overwritten with."""
+        moved = {value.place.buffer for value, _, _ in self.moves if value.place is not None}
+        return moved | {ref.buffer for ref in self.outputs if isinstance(ref, TensorRef)}
+
     # --- statements -----------------------------------------------------------------------------------------------
 
     def realize(self, value: Value, strides: Sequence[Index] | None = None) -> Value:

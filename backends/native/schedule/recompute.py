@@ -12,7 +12,7 @@ from typing import Any
 from ..ir import index
 from ..ir.expressions import Buffer, Node, Statement, compute_type, make, operators_in, rewrite, substitute
 from ..ir.index import Index, Var
-from ..ir.program import Program, TensorRef
+from ..ir.program import Program
 
 _MOST_COST = 8
 """So many simple instructions take less time than a load from memory."""
@@ -40,7 +40,7 @@ class _Recomputer:
                 self.readers.setdefault(buffer, []).append(item)
             for buffer in {item.target} if isinstance(item, Statement) else item.writes:
                 self.writers[buffer] = self.writers.get(buffer, 0) + 1
-        self.returned = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+        self.returned = program.returned
         self.changing = {b.over for b in program.buffers if b.over is not None}
         self.changing |= {b for b in program.buffers if b.rewritten or b.over is not None}
 

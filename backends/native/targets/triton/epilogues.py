@@ -39,7 +39,7 @@ class _Uses:
                 self.readers[buffer] = self.readers.get(buffer, 0) + 1
             for buffer in {item.target} if isinstance(item, Statement) else item.writes:
                 self.written[buffer] = self.written.get(buffer, 0) + 1
-        self.returned = {ref.buffer for ref in program.outputs if isinstance(ref, TensorRef)}
+        self.returned = program.returned
 
     def only_reader(self, buffer: Buffer) -> bool:
         return self.readers[buffer] == 1 and buffer not in self.returned
