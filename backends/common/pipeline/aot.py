@@ -57,10 +57,13 @@ def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, li
     """
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     values = [n.meta.get("example_value", example) for n, example in zip(placeholders, example_inputs, strict=True)]
-    modes = [v.fake_mode for v in values if internals.is_fake(v)]
+    modes = [part.fake_mode for v in values for part in internals.parts_of(v) if internals.is_fake(part)]
     mode = internals.correct(modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode())
     return mode, [
-        mode.from_tensor(v) if isinstance(v, torch.Tensor) and not internals.is_fake(v) else v for v in values
+        v
+        if not isinstance(v, torch.Tensor) or any(map(internals.is_fake, internals.parts_of(v)))
+        else mode.from_tensor(v)
+        for v in values
     ]
 
 
@@ -73,6 +76,8 @@ def trace_inference(
         NeedsAutograd: mutation and aliasing meet, and only AOTAutograd gets it right.
         StaysInTorch: not even AOTAutograd does.
     """
+    if has_subclasses(gm):
+        raise NeedsAutograd("some tensors consist of others")
     table = {**{op: function for op, function in table.items() if op not in whole}, **corrections()}
     with tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
@@ -262,6 +267,12 @@ def _returns_what_it_writes(forward: GraphModule) -> bool:
 
 def _has_lstm(gm: GraphModule) -> bool:
     return any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes)
+
+
+def has_subclasses(gm: GraphModule) -> bool:
+    """Whether some tensors of a captured graph consist of others, as distributed ones do."""
+    values = (node.meta.get("example_value") for node in gm.graph.nodes)
+    return any(isinstance(v, torch.Tensor) and not internals.is_fake(v) and internals.is_wrapper(v) for v in values)
 
 
 def changes_grad_mode(gm: GraphModule) -> bool:
