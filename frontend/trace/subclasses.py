@@ -3,8 +3,8 @@
 Quantized and distributed tensors are of that kind.  Their classes tell what they hold (``__tensor_flatten__``) and make
 a tensor of it again (``__tensor_unflatten__``), so the graph needs plain tensors only: see ``desugar``.
 
-That is below autograd and autocast.  Where one of them has a say, and for tensors that hold more than tensors, the trace
-starts again with *whole* ones: they are nodes of the graph like others, and whoever compiles it takes them apart.
+That is below autograd and autocast.  Where one of them has a say, and for tensors that hold more than tensors, the
+trace starts again with *whole* ones: they are nodes of the graph like others, and whoever compiles it takes them apart.
 """
 
 from __future__ import annotations

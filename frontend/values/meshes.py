@@ -1,4 +1,4 @@
-"""What distributed tensors are told: meshes of processes, placements, and the functions that stay whole in the graph."""
+"""What distributed tensors are told: meshes of processes, placements, and functions that stay whole in the graph."""
 
 from __future__ import annotations
 

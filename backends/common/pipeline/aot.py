@@ -151,6 +151,8 @@ def through_autograd(
     """
     if overlap.may_be_written_to(gm, fakes):
         raise StaysInTorch(overlap.REASON)
+    if _returns_views_of_subclasses(gm):
+        raise StaysInTorch("a result that consists of other tensors is a view of an input, or of another result")
     settings: dict[str, Any] = {"training": training, "strict": strict, "whole": whole}
     if training:  # of inference, only what the short way cannot do comes here
         with contextlib.suppress(_ReturnsWhatItWrites):
@@ -273,6 +275,18 @@ def has_subclasses(gm: GraphModule) -> bool:
     """Whether some tensors of a captured graph consist of others, as distributed ones do."""
     values = (node.meta.get("example_value") for node in gm.graph.nodes)
     return any(isinstance(v, torch.Tensor) and not internals.is_fake(v) and internals.is_wrapper(v) for v in values)
+
+
+def _returns_views_of_subclasses(gm: GraphModule) -> bool:
+    """Whether a result that consists of others shares memory with an input or another result.
+
+    AOTAutograd makes such a result from the sizes and strides of the whole, which many classes do not understand.
+    """
+    results = [n.meta.get("example_value") for n in gm.graph.output_node().all_input_nodes]
+    inputs = [n.meta.get("example_value") for n in gm.graph.find_nodes(op="placeholder")]
+    storages = [StorageWeakRef(v.untyped_storage()) for v in (*inputs, *results) if isinstance(v, torch.Tensor)]
+    wrappers = (v for v in results if isinstance(v, torch.Tensor) and not internals.is_fake(v))
+    return any(storages.count(StorageWeakRef(v.untyped_storage())) > 1 for v in wrappers)
 
 
 def changes_grad_mode(gm: GraphModule) -> bool:
