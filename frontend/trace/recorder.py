@@ -31,7 +31,7 @@ from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
 from .desugar import desugared
 from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
-from .subclasses import made_by_operator, refuse_writes
+from .subclasses import RefusesDraws, made_by_operator, refuse_writes
 from .tracer import OpenRegion
 from .with_numbers import with_numbers
 
@@ -288,7 +288,7 @@ class GraphRecorder(SymbolicNumbers):
 
     def propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
         try:
-            with self.fake_mode:
+            with self.fake_mode, RefusesDraws() if self.whole_subclasses else contextlib.nullcontext():
                 if self.symbolic:
                     with ti.python_dispatcher(), SymbolicTensors():
                         return call_target(kind, target, args, kwargs)

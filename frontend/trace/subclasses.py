@@ -282,6 +282,15 @@ def refuse_writes(tr: Any, name: str) -> None:
             raise GraphBreak(breaks.SUBCLASS, f"{name} writes to {value.describe()}, or to what it consists of")
 
 
+class RefusesDraws(ti.TorchDispatchMode):
+    """Ends the graph at random operators that set the state of a generator for each process: no graph would."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if args and ti.draws_by_rank(func, args[0]):
+            raise GraphBreak(breaks.SUBCLASS, f"{func.__name__} of a DTensor draws other numbers in each process")
+        return func(*args, **(kwargs or {}))
+
+
 def made_by_operator(tr: Any, result: Any, node: Any) -> TensorValue:
     """The value of a tensor of that kind that an operator on whole ones has returned."""
     if not ti.is_wrapper(result) or result.is_nested:

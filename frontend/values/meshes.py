@@ -121,6 +121,11 @@ def whole_call(obj: Any, source: Source | None) -> Value | None:
     return None
 
 
+def class_value(cls: type, source: Source | None) -> ClassValue:
+    """The value of a class, which may be one of placements."""
+    return (PlacementClassValue if ti.is_placement(cls) else ClassValue)(cls, source)
+
+
 def wrap_distributed(tr: Any, obj: Any, source: Source | None) -> Value | None:
     """The value of a mesh or of a placement; None for everything else."""
     if ti.is_mesh(obj):

@@ -8,7 +8,7 @@ The map, by topic:
 
 * ``frame_hook``: the PEP 523 hook in C, its answers and the entries that it keeps
 * ``guards``: what torch checks in C++
-* ``distributed``: what torch's distributed wrappers tell about a call
+* ``distributed``: distributed tensors, and what torch's distributed wrappers tell about a call
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
 * ``fake_results``: operators whose fake results have other dtypes than their real ones
 * ``shape_env``: symbolic sizes and what is known of them
@@ -60,7 +60,15 @@ from .c_functions import (
     log_api_usage_once,
     tracing_questions,
 )
-from .distributed import Buckets, Distribution, buckets_of_running_ddp, is_distributed, is_mesh, is_placement
+from .distributed import (
+    Buckets,
+    Distribution,
+    buckets_of_running_ddp,
+    draws_by_rank,
+    is_distributed,
+    is_mesh,
+    is_placement,
+)
 from .fake_results import correct
 from .fake_tensors import (
     active_fake_mode,

@@ -14,6 +14,15 @@ def is_distributed(cls: type) -> bool:
     return api is not None and cls is api.DTensor
 
 
+def draws_by_rank(operator: Any, tensor: Any) -> bool:
+    """Whether an operator on a DTensor draws other random numbers in each process, by the state of a generator."""
+    return (
+        is_distributed(type(tensor))
+        and tensor.device.type != "cpu"
+        and operator in type(tensor)._op_dispatcher._random_ops
+    )
+
+
 def is_placement(cls: type) -> bool:
     """Whether a class says how one dimension of a mesh distributes a DTensor."""
     return cls.__name__ in _PLACEMENTS and cls.__module__.startswith("torch.distributed.tensor.")

@@ -15,7 +15,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from . import collectives
+from .. import collectives
 from .partition import Part, Partition
 from .promises import Promise, keeper, layout_keeper, promise_of, read_by_address
 

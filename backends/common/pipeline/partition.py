@@ -27,7 +27,8 @@ from operator import getitem
 import torch
 from torch.fx import Graph, Node
 
-from . import aliasing, collectives
+from .. import collectives
+from . import aliasing
 
 
 @dataclass

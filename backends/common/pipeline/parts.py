@@ -19,7 +19,8 @@ from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, To
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
-from . import aliasing, collectives, decompose, floats, simplify, symbols
+from .. import collectives
+from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .implementation import Implementation, Told
 from .partition import Part, Partition, give_to_last_part, partition, takes_element, writes_back

@@ -11,7 +11,7 @@ import torch
 
 from torchmux import torch_internals as internals
 
-from ...common.pipeline.collectives import NAMESPACES
+from ...common.collectives import NAMESPACES
 from ..ir import index
 from ..ir.operations import Unsupported, binary, const
 from ..ir.program import TensorRef

@@ -1,7 +1,7 @@
 """Functional collectives of an ATen graph: fewer of them, without copies, and with something to compute meanwhile.
 
 The trace waits for each at once.  Where a backend leaves them to torch, its parts end where one starts and where one is
-waited for, and what one does not need is computed in between (see ``partition``).  Processes must start their
+waited for, and what one does not need is computed in between (see ``pipeline.partition``).  Processes must start their
 collectives in the same order, so they keep that of the trace.
 """
 
@@ -15,7 +15,7 @@ from torch.fx import Graph, Node
 
 from torchmux import torch_internals as internals
 
-from . import aliasing
+from .pipeline import aliasing
 
 NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "symm_mem", "_dtensor")
 _aten = torch.ops.aten

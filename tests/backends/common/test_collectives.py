@@ -7,7 +7,8 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torchmux.backends.common.pipeline import aliasing, collectives
+from torchmux.backends.common import collectives
+from torchmux.backends.common.pipeline import aliasing
 from torchmux.backends.common.pipeline.partition import Part, partition
 
 functional = torch.ops._c10d_functional
