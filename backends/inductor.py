@@ -186,7 +186,10 @@ def _leaves_checks(fakes: Sequence[Any]) -> bool:
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
+    from torchmux import torch_internals as internals
+
+    parts = [part for fake in fakes for part in internals.parts_of(fake)]
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
     if all(fake.fake_mode.shape_env is None for fake in tensors):
         return False
     return len({StorageWeakRef(fake.untyped_storage()) for fake in tensors}) < len(tensors)

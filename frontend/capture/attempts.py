@@ -41,6 +41,7 @@ class Assumptions:
     may_expect: bool = True  # branches that only raise are assumed not to be taken (assumed_branches.py)
     may_put_off: bool = True  # class statements wait until the class is needed (values/local_classes.py)
     floats: frozenset[str] = frozenset()  # sources of floats that the backend needs as constants
+    whole_subclasses: bool = False  # tensors that consist of others are nodes of the graph (trace/subclasses.py)
     ran: int = 0  # how often the program's own code had to run before
     stop: Stop | None = None
 
@@ -112,6 +113,13 @@ class FloatsAreConstants(Restart):
 
     def next(self, assumptions: Assumptions) -> Assumptions:
         return assumptions.instead(floats=assumptions.floats | self.sources)
+
+
+class SubclassesStayWhole(Restart):
+    """What operators do with tensors that consist of others cannot be written down as operators on those."""
+
+    def next(self, assumptions: Assumptions) -> Assumptions:
+        return assumptions.instead(whole_subclasses=True)
 
 
 class StateChanged(Restart):

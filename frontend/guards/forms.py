@@ -53,6 +53,12 @@ def flattens_to(tensor: Any) -> Any:
     return list(names), form_of(context)
 
 
+def accepts(tensor: Any, cls: Any, names: list[str], context: Any) -> bool:
+    """Whether ``cls`` says that a tensor is made of the same as one with this context was."""
+    found, other = tensor.__tensor_flatten__()
+    return list(found) == names and bool(cls.__metadata_guard__(context, other))
+
+
 def memory_of(array: np.ndarray) -> torch.Tensor:
     """A tensor over the memory of an array.
 

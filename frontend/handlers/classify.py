@@ -23,6 +23,7 @@ from ..guards.kinds.objects import AttributeIs
 from ..guards.sources import Const, Source
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import BuiltinValue, DisabledValue, RealValue
+from ..values.meshes import whole_call
 from ..values.tensors import TensorValue
 from .table import FUNCTIONS
 
@@ -353,6 +354,7 @@ READ_ORDER: tuple[Callable[[Any, Source | None], Value | None], ...] = (
     marker_of_torch,
     marked_for_torch,
     operator,
+    whole_call,
     in_refused_module,
 )
 
@@ -386,6 +388,8 @@ _REFUSED = {
 _TRACED_PARTS = (
     "torch.autograd.grad_mode",
     "torch.autograd.profiler",
+    "torch.distributed.tensor._api",  # the functions that communicate otherwise end in modules that are refused
+    "torch.distributed.tensor.parallel.style",
     "torch.fx._pytree",  # flattens the arguments of exported programs
     "torch._higher_order_ops.associative_scan",  # a recursion in Python over torch.vmap
     "torchmux.frontend.polyfills",

@@ -60,6 +60,8 @@ def decide(session: Session | None, frame: Any) -> Decision:
         return SKIP_FRAME
     if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
         return SKIP_CALLEES  # called by the garbage collector, wherever the program happens to be
+    if code.co_name == "__torch_dispatch__" and not library.was_asked_for(code):
+        return SKIP_CALLEES  # called by the dispatcher, with what lies above it switched off
     if session is None or code.co_flags & _FUNCTION != _FUNCTION:
         return SKIP_FRAME
     if resume_origin(code) is not None and only_returns(code):

@@ -21,7 +21,7 @@ Beside them:
 * ``expectations`` takes branches for granted that only raise;
 * ``with_numbers`` records operators that take numbers which the graph reads from tensors;
 * ``subclasses`` has the values of tensors that consist of others, and ``desugar`` records operators on them, as
-  operators on those;
+  operators on those, unless they need gradients;
 * ``enumerations`` guards what is computed with members of enumerations;
 * ``operator_table`` lists Python's operators with their special methods;
 * ``attention_switches`` follows the global switches that the program sets, ``autocast_regions`` leaves autocast as it

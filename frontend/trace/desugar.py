@@ -1,8 +1,8 @@
 """Records what an operator does with tensors that consist of others, as operators on those.
 
 The operator runs on fake tensors, through the ``__torch_function__`` and ``__torch_dispatch__`` of their classes, and a
-mode beneath them records what reaches plain tensors.  That is below autograd, so an operator that needs gradients ends
-the graph.
+mode beneath them records what reaches plain tensors.  That is below autograd, so with an operator that needs gradients
+the trace starts again, and takes nothing apart.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..capture.attempts import SubclassesStayWhole
 from ..guards.forms import Unknown, form_of
 from ..guards.sources import Const
 from ..values.base import Value
@@ -38,9 +39,9 @@ def desugared(tr: Any, kind: str, target: Any, args: list[Value], kwargs: dict[s
         return None
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
     if tr.grad_enabled and any(value.example.requires_grad for value in tensors):
-        raise GraphBreak(breaks.SUBCLASS, f"{name} of {subclasses[0].describe()}, which needs gradients")
+        raise SubclassesStayWhole(f"{name} of {subclasses[0].describe()} needs gradients")
     if ti.is_any_autocast_enabled():  # which the class's own operators are below of, and those of the graph are not
-        raise GraphBreak(breaks.SUBCLASS, f"{name} of {subclasses[0].describe()} under autocast")
+        raise SubclassesStayWhole(f"{name} of {subclasses[0].describe()} under autocast")
     recording = _Recording(tr, tensors)
 
     def run(*fake_args: Any, **fake_kwargs: Any) -> Any:

@@ -441,7 +441,7 @@ class Operators(Tracer):
                 raise _unknown_identity()
             return True
         if isinstance(left, TensorValue) and isinstance(right, TensorValue):
-            if isinstance(left, SubclassValue) or isinstance(right, SubclassValue):
+            if left.node is None or right.node is None:
                 return False  # what an operator gives back is known by its object
             if may_be_one(left.node, right.node):
                 raise GraphBreak(breaks.OPERATION, f"whether {left.describe()} is {right.describe()}")
@@ -461,7 +461,7 @@ class Operators(Tracer):
     def _is_same_constant(self, left: ConstValue, right: ConstValue) -> bool:
         """``is`` between constants: equal ones may or may not be one object, and other guards tell only equality."""
         a, b = left.value, right.value
-        if type(a) is not type(b) or type(a) not in _HAVE_TWINS:
+        if type(a) is not type(b) or not (type(a) in _HAVE_TWINS or ti.is_placement(type(a))):
             return a is b
         if a != b or _has_no_twin(a):
             return a is b

@@ -58,6 +58,7 @@ from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
 from ..values.facets.supers import wrap_super
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
+from ..values.meshes import class_value, wrap_distributed
 from ..values.modules import wrap_module
 from ..values.objects import HashedKey, ObjectValue
 from ..values.tensors import TensorValue, is_plain_tensor
@@ -147,7 +148,7 @@ class Reader(Tracer):
             return self._wrap_python_function(obj, source)
         if isinstance(obj, type):
             self._identity(obj, source)
-            return ClassValue(obj, source)
+            return class_value(obj, source)
         if isinstance(obj, torch.nn.Module):
             if (original := getattr(cls, "_torchmux_original", None)) is not None:
                 self._identity(obj, source)
@@ -227,9 +228,9 @@ class Reader(Tracer):
             )
         if (iterator := wrap_iterator(self, obj, source)) is not None:
             return iterator
-        context = wrap_context(self, obj, source)
-        if context is not None:
-            return context
+        found = wrap_context(self, obj, source) or wrap_distributed(self, obj, source)
+        if found is not None:
+            return found
         if classify.is_operator_object(obj):
             self._identity(obj, source)
             return classify.operator_value(obj, source)

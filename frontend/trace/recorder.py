@@ -31,6 +31,7 @@ from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
 from .desugar import desugared
 from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
+from .subclasses import RefusesDraws, made_by_operator, refuse_writes
 from .tracer import OpenRegion
 from .with_numbers import with_numbers
 
@@ -47,8 +48,9 @@ _FAKE_ERRORS: dict[str, Any] = {}  # name -> exception class
 class GraphRecorder(SymbolicNumbers):
     """The graph under construction, its inputs and the fake mode."""
 
-    def __init__(self, dims: DynamicDims, symbolic: bool) -> None:
+    def __init__(self, dims: DynamicDims, symbolic: bool, whole_subclasses: bool) -> None:
         super().__init__(dims, symbolic)
+        self.whole_subclasses = whole_subclasses
         self.main = torch.fx.Graph()
         self.graph = self.main  # what is recorded into: the graph of a region, while one is open
         self.region: OpenRegion | None = None
@@ -131,6 +133,15 @@ class GraphRecorder(SymbolicNumbers):
         self.guards.tensors[source] = TensorGuard(source, tensor, example)
         return value
 
+    def whole_input(self, tensor: torch.Tensor, example: Any, source: Source) -> Any:
+        """The placeholder of an input that consists of others; its reader guards it."""
+        node = self.placeholder(_name(source))
+        node.meta["example_value"] = example
+        node.meta[_FIRST_VERSION] = _version(example)
+        self.inputs.append((node, source))
+        self.real_inputs[node] = tensor
+        return node
+
     @contextlib.contextmanager
     def fixed_sizes(self) -> Iterator[None]:
         """While this lasts, no size of an input is symbolic."""
@@ -155,8 +166,9 @@ class GraphRecorder(SymbolicNumbers):
         """Record one operator (``kind`` is ``call_function`` or ``call_method``) and say what it returns."""
         if self.reads_numbers and (found := with_numbers(self, kind, target, args, kwargs)) is not None:
             return found
-        if self.subclass_inputs and (found := desugared(self, kind, target, args, kwargs)) is not None:
-            return found
+        if self.subclass_inputs and not self.whole_subclasses:
+            if (found := desugared(self, kind, target, args, kwargs)) is not None:
+                return found
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
         if target in _DTYPE_OF_DATA and args and isinstance(args[0], ArrayValue) and not self.guards.devices:
@@ -183,6 +195,8 @@ class GraphRecorder(SymbolicNumbers):
             # a switch such as keepdim=, which takes no symbol; few branches of a program depend on it
             decided = {name: self._decided(value) for name, value in kwargs.items()}
             return self.emit(kind, target, [*map(self._decided, args)], decided)
+        if self.whole_subclasses:
+            refuse_writes(self, _operator_name(target))
         if self._numpy_numbers:
             self._check_numpy_numbers(kind, target, args, kwargs, result)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:
@@ -274,7 +288,7 @@ class GraphRecorder(SymbolicNumbers):
 
     def propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
         try:
-            with self.fake_mode:
+            with self.fake_mode, RefusesDraws() if self.whole_subclasses else contextlib.nullcontext():
                 if self.symbolic:
                     with ti.python_dispatcher(), SymbolicTensors():
                         return call_target(kind, target, args, kwargs)
@@ -308,6 +322,8 @@ class GraphRecorder(SymbolicNumbers):
             known = self._input_fakes.get(id(result))
             if known is not None:
                 return known
+            if not ti.is_fake(result):
+                return made_by_operator(self, result, node)
             if result.layout is not torch.strided:
                 raise GraphBreak(breaks.SUBCLASS, f"{node.target} returns a tensor with layout {result.layout}")
             return TensorValue(node, result)

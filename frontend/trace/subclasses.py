@@ -1,11 +1,15 @@
 """Tensors of classes that hold other tensors and say by ``__torch_dispatch__`` what operators do with them.
 
-Quantized tensors are of that kind.  Their classes tell what they hold (``__tensor_flatten__``) and make a tensor of it
-again (``__tensor_unflatten__``), so the graph needs plain tensors only: see ``desugar``.
+Quantized and distributed tensors are of that kind.  Their classes tell what they hold (``__tensor_flatten__``) and make
+a tensor of it again (``__tensor_unflatten__``), so the graph needs plain tensors only: see ``desugar``.
+
+That is below autograd and autocast.  Where one of them has a say, and for tensors that hold more than tensors, the
+trace starts again with *whole* ones: they are nodes of the graph like others, and whoever compiles it takes them apart.
 """
 
 from __future__ import annotations
 
+import copy
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +19,16 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..capture.attempts import SubclassesStayWhole
 from ..guards.forms import PLAIN, SAME, Unknown, flattens_to, form_of
 from ..guards.guards import TensorGuard
 from ..guards.kinds.objects import NoOwnAttribute
-from ..guards.kinds.tensors import FlattensTo
+from ..guards.kinds.tensors import ContextAccepted, DistributedAs, FlattensTo, PropertyEquals
 from ..guards.sources import Attr, Global
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue
 from ..values.descriptors import bind_class_attribute
+from ..values.meshes import MeshValue
 from ..values.tensors import CONST_PROPERTIES, TENSOR_PROPERTIES, TensorMethodValue, TensorValue
 
 if TYPE_CHECKING:
@@ -34,14 +40,23 @@ _NOT_CODE = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__fi
 
 
 class SubclassValue(TensorValue):
-    """A tensor that consists of others.  ``parts`` has their values, ``context`` what else it is made of."""
+    """A tensor that consists of others.  ``parts`` has their values, ``context`` what else it is made of.
+
+    One that has a ``node`` is whole; the parts of one that an operator has made are read from it.
+    """
 
     __slots__ = ("context", "parts")
 
     def __init__(
-        self, example: Any, parts: dict[str, Value], context: Any, cls: type, source: Source | None = None
+        self,
+        example: Any,
+        parts: dict[str, Value],
+        context: Any,
+        cls: type,
+        source: Source | None = None,
+        node: Any = None,
     ) -> None:
-        super().__init__(None, example, source, cls)
+        super().__init__(node, example, source, cls, is_input=node is not None and source is not None)
         self.parts = parts
         self.context = context
 
@@ -49,7 +64,9 @@ class SubclassValue(TensorValue):
         return f"{self.cls.__qualname__} {self.source.words() if self.source else 'made in the graph'}"
 
     def arg(self, tr: Tracer) -> Any:
-        raise self._not_understood("as an argument of what takes functions or graphs")
+        if self.node is None:
+            raise self._not_understood("as an argument of what takes functions or graphs")
+        return self.node
 
     def _not_understood(self, what: str) -> GraphBreak:
         return GraphBreak(breaks.SUBCLASS, f"{self.describe()} {what}")
@@ -64,6 +81,8 @@ class SubclassValue(TensorValue):
     # --- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, tr: Tracer, name: str) -> Value:
+        if ti.is_distributed(self.cls) and name in ("placements", "device_mesh"):
+            return tr.lift(getattr(self.example, name))
         raw = tr.static_lookup(self.cls, name)
         if raw is not MISSING and raw is not tr.static_lookup(torch.Tensor, name):
             tr.guard_lookup(self.cls, name, raw)
@@ -73,7 +92,13 @@ class SubclassValue(TensorValue):
                 return bind_class_attribute(tr, self, self.cls, name, raw)
         if name in self.parts:
             return self.parts[name]
+        if self.node is not None and not self.is_input and name in self.example.__tensor_flatten__()[0]:
+            return tr.emit("call_function", getattr, [self, ConstValue(name)], {})
         if name in CONST_PROPERTIES:
+            if name == "is_leaf" and self.source is not None:
+                value = tr.subclass_inputs[self].is_leaf
+                tr.guards.add(PropertyEquals(self.source, name, value))
+                return ConstValue(value)
             return ConstValue(getattr(self.example, name))
         if name == "__class__":
             return tr.lift(self.cls)
@@ -137,6 +162,8 @@ class SubclassValue(TensorValue):
     # --- leaving the trace -----------------------------------------------------------------------------------------
 
     def rebuild(self, out: FrameWriter) -> str:
+        if self.node is not None:
+            return out.graph_output(self)
         size, stride = tuple(self.example.shape), self.example.stride()
         if any(isinstance(n, torch.SymInt) for n in (*size, *stride)) or type(form_of(self.context)) is Unknown:
             raise GraphBreak(breaks.NOT_REBUILDABLE, f"{self.describe()} with sizes that change")
@@ -188,34 +215,86 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def subclass_input(tr: Any, tensor: torch.Tensor, source: Source) -> SubclassValue:
-    """Read a tensor of that kind; its parts are inputs of the graph."""
+    """Read a tensor of that kind; its parts are inputs of the graph, or the tensor itself if it is whole."""
     cls = type(tensor)
     # A subclass sees who asks it for attributes.  The sizes of a nested tensor are no numbers of a ShapeEnv.
     if not ti.is_wrapper(tensor) or tensor.is_nested:
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__}")
-    try:
-        form = flattens_to(tensor)
-    except Exception as error:  # it is just being made
-        raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__}: {error}", error) from None
-    if type(form[1]) is Unknown:
-        raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__} whose context cannot be compared")
-    names, context = tensor.__tensor_flatten__()
-    tr.guards.type_is(source, cls)
-    tr.guards.add(FlattensTo(source, form))
-    _guard_code(tr, cls)
+    names, context = _guard_form(tr, tensor, source)
     with tr.fixed_sizes():
         parts = {name: tr.wrap(getattr(tensor, name), Attr(source, name)) for name in names}
-    if not all(isinstance(part, TensorValue) for part in parts.values()):
+    if not all(isinstance(part, (TensorValue, MeshValue)) for part in parts.values()):
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__} of other things than tensors")
-    examples = {name: part.example for name, part in parts.items()}
+    if not tr.whole_subclasses and any(isinstance(part, MeshValue) for part in parts.values()):
+        raise SubclassesStayWhole(f"{source.words()} is a {cls.__qualname__}")
+    examples = {name: part.real() if isinstance(part, MeshValue) else part.example for name, part in parts.items()}
     try:
         example = cls.__tensor_unflatten__(examples, context, tensor.shape, tensor.stride())
         if tensor.requires_grad:
             example.requires_grad_()
     except Exception as error:
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} cannot be made of fake tensors: {error}", error) from None
-    value = SubclassValue(example, parts, context, cls, source)
+    node = tr.whole_input(tensor, example, source) if tr.whole_subclasses else None
+    value = SubclassValue(example, parts, context, cls, source, node)
     tr.subclass_inputs[value] = tensor
     tr.guards.tensors[source] = TensorGuard(source, tensor, example)
-    value.check_parts()
+    if node is None:
+        value.check_parts()
     return value
+
+
+def _guard_form(tr: Any, tensor: Any, source: Source) -> tuple[Any, Any]:
+    """What a tensor consists of: the names of its parts, and its context, which stay as they are."""
+    cls = type(tensor)
+    tr.guards.type_is(source, cls)
+    if ti.is_distributed(cls):
+        tr.guards.add(DistributedAs(source, ti.Distribution.of(tensor)))
+        names, context = tensor.__tensor_flatten__()
+        return names, context
+    try:
+        names, context = tensor.__tensor_flatten__()
+    except Exception as error:  # it is just being made
+        raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__}: {error}", error) from None
+    if isinstance(getattr(cls, "__metadata_guard__", None), types.FunctionType | types.MethodType):
+        tr.guards.add(ContextAccepted(source, cls, list(names), copy.deepcopy(context)))
+        tr.guard_lookup(cls, "__metadata_guard__", tr.static_lookup(cls, "__metadata_guard__"))
+    else:
+        form = flattens_to(tensor)
+        if type(form[1]) is Unknown:
+            why = f"{source.words()} is a {cls.__qualname__} whose context cannot be compared"
+            raise GraphBreak(breaks.SUBCLASS, why)
+        tr.guards.add(FlattensTo(source, form))
+    _guard_code(tr, cls)
+    return names, context
+
+
+def refuse_writes(tr: Any, name: str) -> None:
+    """End the graph at an operator that has written to an input that consists of others, or to a part of one.
+
+    Raises:
+        GraphBreak: it has.
+    """
+    for value in tr.subclass_inputs:
+        if value.node is None:
+            continue
+        parts = [part for part in value.parts.values() if isinstance(part, TensorValue)]
+        if any(tr.is_written(each) for each in (value, *parts)):
+            raise GraphBreak(breaks.SUBCLASS, f"{name} writes to {value.describe()}, or to what it consists of")
+
+
+class RefusesDraws(ti.TorchDispatchMode):
+    """Ends the graph at random operators that set the state of a generator for each process: no graph would."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if args and ti.draws_by_rank(func, args[0]):
+            raise GraphBreak(breaks.SUBCLASS, f"{func.__name__} of a DTensor draws other numbers in each process")
+        return func(*args, **(kwargs or {}))
+
+
+def made_by_operator(tr: Any, result: Any, node: Any) -> TensorValue:
+    """The value of a tensor of that kind that an operator on whole ones has returned."""
+    if not ti.is_wrapper(result) or result.is_nested:
+        raise GraphBreak(breaks.SUBCLASS, f"an operator returns a {type(result).__qualname__}")
+    if not tr.whole_subclasses:
+        raise SubclassesStayWhole(f"an operator returns a {type(result).__qualname__}")
+    return SubclassValue(result, {}, result.__tensor_flatten__()[1], type(result), node=node)

@@ -81,7 +81,7 @@ class Trace(GraphRecorder, Reader, Operators):
         recursion_limit: int,
         placement: Mapping[int, str],
     ) -> None:
-        GraphRecorder.__init__(self, dims, assumptions.symbolic)
+        GraphRecorder.__init__(self, dims, assumptions.symbolic, assumptions.whole_subclasses)
         Reader.__init__(self)
         self.config = config
         self.code = code

@@ -126,6 +126,7 @@ class Recording(Protocol):
     real_inputs: dict[Node, Any]  # the tensors and numbers of this call
     static_inputs: set[Node]  # parameters and buffers
     subclass_inputs: dict[Value, torch.Tensor]  # what consists of inputs, and the tensors of this call
+    whole_subclasses: bool  # those that consist of others are nodes
     op_count: int
     reads_numbers: bool  # from tensors, see ``values.scalars.ReadNumber``
     fake_mode: Any

@@ -1,6 +1,7 @@
 """Each rank trains a small network in several ways, compiled and in eager, and compares.
 
-Arguments: the backends, and the ways, separated by commas.  The way ``overlap`` looks at the order of what is launched.
+Arguments: the backends, and the ways, separated by commas.  The way ``overlap`` looks at the order of what is launched,
+and ``dtensors`` runs small programs on DTensors.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 
+import dtensors
 import overlaps
 import torch
 import torch.distributed as dist
@@ -155,6 +157,11 @@ def main(backends, ways):
     for name in ways:
         if name == "overlap":
             overlaps.check(net, backends[0], BUCKET)
+            continue
+        if name == "dtensors":
+            for backend in backends:
+                dtensors.check(backend)
+                print(f"{name} {backend}: as eager", flush=True)
             continue
         way = WAYS[name]
         exact, eager = in_float64(way), train(way(lambda model: model))

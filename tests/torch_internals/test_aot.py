@@ -57,6 +57,29 @@ def test_what_a_forward_graph_writes() -> None:
     assert told == [({1: False}, 2)]  # the graph returns the new contents first
 
 
+@checks("ExpectedGradients", "has_subclasses")
+def test_gradients_of_tensors_that_consist_of_others() -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    mode = ti.new_fake_mode()
+    fake, other = (mode.from_tensor(torch.ones(2)) for _ in range(2))
+    pair = TwoTensor(torch.ones(2), torch.ones(2))
+    for wraps in (False, True):
+        given = TwoTensor(fake, other).requires_grad_() if wraps else mode.from_tensor(torch.ones(2)).requires_grad_()
+        graph = torch.fx.Graph()
+        graph.output((graph.call_function(torch.sin, (graph.placeholder("x"),)),))
+        with ti.tracing_context(mode):
+            forward = lambda gm, inputs: gm.forward  # noqa: E731
+            ti.aot_autograd()(torch.fx.GraphModule({}, graph), [given], fw_compiler=forward, bw_compiler=forward)
+            function = ti.compiled_function()
+        assert ti.has_subclasses(function) == wraps
+        if wraps:
+            expected = ti.ExpectedGradients(function)
+            assert expected.accepts([pair]) and not expected.accepts([torch.ones(2)])
+            assert expected.without_made_up([pair]) == [pair]
+            assert expected.without_made_up([torch.zeros(2)]) == [None]
+
+
 @checks("keep_saved_buffers")
 def test_kept_buffers() -> None:
     with ti.tracing_context(ti.new_fake_mode()):

@@ -19,7 +19,7 @@ def test_fake_mode() -> None:
             assert ti.is_fake(torch.ones(2).sin())
 
 
-@checks("is_fake_class", "is_wrapper")
+@checks("is_fake_class", "is_wrapper", "parts_of")
 def test_kinds_of_tensors() -> None:
     from torch.testing._internal.two_tensor import TwoTensor
 
@@ -28,6 +28,11 @@ def test_kinds_of_tensors() -> None:
     assert ti.is_fake_class(type(fake)) and not ti.is_fake_class(torch.Tensor)
     assert ti.is_wrapper(TwoTensor(torch.ones(2), torch.ones(2)))
     assert not ti.is_wrapper(torch.ones(2)) and not ti.is_wrapper(fake)
+    a, b = torch.ones(2), torch.ones(2)
+    inner = TwoTensor(a, b)
+    for value, parts in ((a, [a]), (3, [3]), (inner, [a, b]), (TwoTensor(inner, inner), [a, b, a, b])):
+        found = ti.parts_of(value)
+        assert len(found) == len(parts) and all(x is y for x, y in zip(found, parts, strict=True))
 
 
 @checks("plain_fake")

@@ -8,7 +8,7 @@ The map, by topic:
 
 * ``frame_hook``: the PEP 523 hook in C, its answers and the entries that it keeps
 * ``guards``: what torch checks in C++
-* ``distributed``: what torch's distributed wrappers tell about a call
+* ``distributed``: distributed tensors, and what torch's distributed wrappers tell about a call
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
 * ``fake_results``: operators whose fake results have other dtypes than their real ones
 * ``shape_env``: symbolic sizes and what is known of them
@@ -31,6 +31,7 @@ from __future__ import annotations
 
 # ruff: noqa: F401 - what is imported here is what the package offers
 from .aot import (
+    ExpectedGradients,
     Returns,
     aot_autograd,
     ask_torch_for_constants,
@@ -39,6 +40,7 @@ from .aot import (
     draws_have_effects,
     floats_needed,
     functorch_config,
+    has_subclasses,
     inputs_are_mutated,
     keep_saved_buffers,
     keeps_graph,
@@ -58,7 +60,15 @@ from .c_functions import (
     log_api_usage_once,
     tracing_questions,
 )
-from .distributed import Buckets, buckets_of_running_ddp
+from .distributed import (
+    Buckets,
+    Distribution,
+    buckets_of_running_ddp,
+    draws_by_rank,
+    is_distributed,
+    is_mesh,
+    is_placement,
+)
 from .fake_results import correct
 from .fake_tensors import (
     active_fake_mode,
@@ -70,6 +80,7 @@ from .fake_tensors import (
     is_wrapper,
     keep_number,
     new_fake_mode,
+    parts_of,
     plain_fake,
     tracing_context,
     tracing_with,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import torch
+
 
 def aot_autograd() -> Any:
     """``aot_module_simplified``."""
@@ -74,6 +76,8 @@ def keep_saved_buffers() -> None:
     context = TracingContext.try_get()
     if context is not None and context.fw_metadata is not None:
         context.fw_metadata.bw_donated_idxs = []
+    if (function := compiled_function()) is not None:
+        function.metadata.bw_donated_idxs = []
 
 
 def floats_needed(error: BaseException) -> frozenset[str] | None:
@@ -112,8 +116,54 @@ def compiled_function() -> Any:
     context = TracingContext.try_get()
     if context is None or context.fw_metadata is None:
         return None
-    made = (cls for cls in reversed(Function.__subclasses__()) if vars(cls).get("metadata") is context.fw_metadata)
-    return next(made, None)
+    for cls in reversed(Function.__subclasses__()):
+        known, subclasses = vars(cls).get("metadata"), vars(cls).get("maybe_subclass_metadata")
+        # where tensors consist of others, the context has what is known of those
+        if known is not None and context.fw_metadata in (known, getattr(subclasses, "fw_metadata", None)):
+            return cls
+    return None
+
+
+def has_subclasses(function: Any) -> bool:
+    """Whether the function of :func:`compiled_function` takes tensors that consist of others, or returns some."""
+    return function.maybe_subclass_metadata is not None
+
+
+class ExpectedGradients:
+    """Which gradients the function of :func:`compiled_function` takes, if tensors consist of others."""
+
+    def __init__(self, function: Any) -> None:
+        known = function.metadata
+        first = known.num_mutated_inp_runtime_indices
+        wanted = [first + i for i, info in enumerate(known.output_info) if info.requires_grad_for_backward]
+        self._known = None
+        metas = known.subclass_tangent_meta
+        if not first and not known.num_intermediate_bases and len(metas) == len(wanted):
+            self._known = list(zip(wanted, metas, strict=True))
+
+    def accepts(self, gradients: Any) -> bool:
+        """Whether each gradient is what the trace has taken for granted, or is turned into that by its class."""
+        if self._known is None:
+            return True
+        return all(self._fits(gradients[at], meta) for at, meta in self._known)
+
+    @staticmethod
+    def _fits(gradient: Any, meta: Any) -> bool:
+        expected = getattr(meta, "original_subclass_type", None) or torch.Tensor
+        if type(gradient) is not expected:
+            # a tensor whose communication has not ended becomes a plain one
+            return expected is torch.Tensor and type(gradient).__name__ == "AsyncCollectiveTensor"
+        if expected is torch.Tensor or hasattr(gradient, "__coerce_same_metadata_as_tangent__"):
+            return True
+        return bool(gradient.__tensor_flatten__()[1] == meta.meta)
+
+    def without_made_up(self, gradients: Any) -> list[Any]:
+        """The gradients, without the plain zeros that autograd has put in the place of a missing subclass."""
+        found = list(gradients)
+        for at, meta in self._known or ():
+            if getattr(meta, "original_subclass_type", None) is not None and type(found[at]) is torch.Tensor:
+                found[at] = None
+        return found
 
 
 class Returns:
@@ -134,6 +184,4 @@ class Returns:
 
 def keeps_graph() -> bool:
     """Whether the backward pass that runs in this thread may run again (``retain_graph``)."""
-    import torch
-
     return torch._C._autograd._get_current_graph_task_keep_graph()

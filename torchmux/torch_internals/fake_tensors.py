@@ -111,6 +111,14 @@ def is_wrapper(tensor: Any) -> bool:
     return is_traceable_wrapper_subclass(tensor)
 
 
+def parts_of(value: Any) -> list[Any]:
+    """The tensors that a tensor consists of, parts of parts included; of other values, the value itself."""
+    if not isinstance(value, torch.Tensor) or not is_wrapper(value):
+        return [value]
+    parts = (getattr(value, name) for name in value.__tensor_flatten__()[0])
+    return [inner for part in parts if isinstance(part, torch.Tensor) for inner in parts_of(part)]
+
+
 def keep_number(source: Any, target: Any) -> None:
     """Let a fake tensor's ``item()`` be the symbol that it is for another one, of which it is an alias."""
     if getattr(source, "item_memo", None) is not None:

@@ -57,10 +57,13 @@ def fake_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> tuple[Any, li
     """
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     values = [n.meta.get("example_value", example) for n, example in zip(placeholders, example_inputs, strict=True)]
-    modes = [v.fake_mode for v in values if internals.is_fake(v)]
+    modes = [part.fake_mode for v in values for part in internals.parts_of(v) if internals.is_fake(part)]
     mode = internals.correct(modes[0] if modes else internals.active_fake_mode() or internals.new_fake_mode())
     return mode, [
-        mode.from_tensor(v) if isinstance(v, torch.Tensor) and not internals.is_fake(v) else v for v in values
+        v
+        if not isinstance(v, torch.Tensor) or any(map(internals.is_fake, internals.parts_of(v)))
+        else mode.from_tensor(v)
+        for v in values
     ]
 
 
@@ -73,6 +76,8 @@ def trace_inference(
         NeedsAutograd: mutation and aliasing meet, and only AOTAutograd gets it right.
         StaysInTorch: not even AOTAutograd does.
     """
+    if has_subclasses(gm):
+        raise NeedsAutograd("some tensors consist of others")
     table = {**{op: function for op, function in table.items() if op not in whole}, **corrections()}
     with tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
@@ -146,6 +151,8 @@ def through_autograd(
     """
     if overlap.may_be_written_to(gm, fakes):
         raise StaysInTorch(overlap.REASON)
+    if _returns_views_of_subclasses(gm):
+        raise StaysInTorch("a result that consists of other tensors is a view of an input, or of another result")
     settings: dict[str, Any] = {"training": training, "strict": strict, "whole": whole}
     if training:  # of inference, only what the short way cannot do comes here
         with contextlib.suppress(_ReturnsWhatItWrites):
@@ -262,6 +269,24 @@ def _returns_what_it_writes(forward: GraphModule) -> bool:
 
 def _has_lstm(gm: GraphModule) -> bool:
     return any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes)
+
+
+def has_subclasses(gm: GraphModule) -> bool:
+    """Whether some tensors of a captured graph consist of others, as distributed ones do."""
+    values = (node.meta.get("example_value") for node in gm.graph.nodes)
+    return any(isinstance(v, torch.Tensor) and not internals.is_fake(v) and internals.is_wrapper(v) for v in values)
+
+
+def _returns_views_of_subclasses(gm: GraphModule) -> bool:
+    """Whether a result that consists of others shares memory with an input or another result.
+
+    AOTAutograd makes such a result from the sizes and strides of the whole, which many classes do not understand.
+    """
+    results = [n.meta.get("example_value") for n in gm.graph.output_node().all_input_nodes]
+    inputs = [n.meta.get("example_value") for n in gm.graph.find_nodes(op="placeholder")]
+    storages = [StorageWeakRef(v.untyped_storage()) for v in (*inputs, *results) if isinstance(v, torch.Tensor)]
+    wrappers = (v for v in results if isinstance(v, torch.Tensor) and not internals.is_fake(v))
+    return any(storages.count(StorageWeakRef(v.untyped_storage())) > 1 for v in wrappers)
 
 
 def changes_grad_mode(gm: GraphModule) -> bool:

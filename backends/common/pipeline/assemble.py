@@ -15,6 +15,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from .. import collectives
 from .partition import Part, Partition
 from .promises import Promise, keeper, layout_keeper, promise_of, read_by_address
 
@@ -82,12 +83,15 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
     # What the graph returns, another compiled graph may take: what forward saves for backward.
     believed = {v for part in split.parts for v in part.inputs} | set(output.all_input_nodes)
     addressed = read_by_address(gm.graph)
+    in_place = collectives.overwritable(gm.graph, (node for part in split.parts for node in part.outputs))
     for number, step in enumerate(split.steps):
         if isinstance(step, Node) and not step.kwargs and step.target in _VIEWS:
             copied[step] = _view(step, graph, copied, output)
             continue
         if isinstance(step, Node):
             copied[step] = graph.node_copy(step, copied.__getitem__)
+            if step in in_place:
+                copied[step].target = collectives.all_reduce_in_place
             promise = promise_for(step)
             if step in believed and promise is not None:
                 copied[step] = graph.call_function(keeper(promise, str(step.target)), (copied[step],))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from .tangents import Tangents
 Run = Callable[..., Sequence[Any]]
 
 _AGAIN = "a backward pass that is differentiated again (create_graph=True), batched or in forward mode"
+_OTHER = "a backward pass that gets a gradient of another class of tensors, or none, where one consists of others"
 _TANGENTS = "an input has a tangent (forward-mode differentiation)"
 
 
@@ -121,7 +122,9 @@ class Derivatives:
             raise RuntimeError("this version of torch hides the function by which AOTAutograd records gradients")
         self._forward, self._joint, self._tangents = tangents.watched(forward), joint, tangents
         self._captured = in_torch(captured, _AGAIN, strict=strict)
+        self._for_other_gradients = in_torch(captured, _OTHER, strict=strict)
         self._returns = internals.Returns(function)
+        self._expected = internals.ExpectedGradients(function) if internals.has_subclasses(function) else None
         self._now = threading.local()
         devices = sorted({v.device.type for v in example_inputs if isinstance(v, torch.Tensor)} | {"cpu"})
         self._cuda = [v.device for v in example_inputs if isinstance(v, torch.Tensor) and v.device.type == "cuda"][:1]
@@ -172,6 +175,8 @@ class Derivatives:
         def choosing(ctx: Any, *gradients: Any) -> Any:
             if _is_differentiated(gradients):
                 return self._again(ctx, gradients)
+            if self._expected is not None and not self._expected.accepts(given := _unboxed(gradients)):
+                return self._again(ctx, self._expected.without_made_up(given), self._for_other_gradients)
             if not keeps_graph():
                 ctx.kept = None
             if short is not None and ctx.is_short:
@@ -191,7 +196,7 @@ class Derivatives:
 
     # --- the backward pass in torch --------------------------------------------------------------------------------
 
-    def _again(self, ctx: Any, boxed: Sequence[Any]) -> tuple[torch.Tensor | None, ...]:
+    def _again(self, ctx: Any, boxed: Sequence[Any], captured: Run | None = None) -> tuple[torch.Tensor | None, ...]:
         """The gradients of all inputs, as functions of the inputs and of the gradients of the results."""
         gradients = list(_unboxed(boxed))
         inputs, random = self._inputs_of(ctx, gradients)
@@ -205,7 +210,7 @@ class Derivatives:
                     torch.cuda.set_rng_state(state, device)
             changed = self._returns.inputs_changed
             stand_ins = [_stand_in(v, i in changed) if isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-            results = self._captured(*stand_ins)
+            results = (captured or self._captured)(*stand_ins)
         ends, weights = self._ends(results, gradients)
         begins = [i for i, v in enumerate(stand_ins) if isinstance(v, torch.Tensor) and v.requires_grad]
         found: list[torch.Tensor | None] = [None] * len(inputs)
@@ -230,7 +235,7 @@ class Derivatives:
             why = "it draws random numbers, which cannot be repeated for a batch of gradients"
         elif versions is None:
             why = "one of its inputs was made in inference mode"
-        elif any(isinstance(inputs[i], torch.Tensor) and versions[i] != inputs[i]._version for i in self._joint.used):
+        elif any(isinstance(inputs[i], torch.Tensor) and versions[i] != inputs[i]._version for i in self._used(inputs)):
             why = "the graph, or the program after it, has changed an input of it in place"
         if why:
             raise DerivativeUnavailable(
@@ -239,6 +244,10 @@ class Derivatives:
                 "uncompiled for this, or under torchmux.set_stance('force_eager')."
             )
         return inputs, random
+
+    def _used(self, inputs: Sequence[Any]) -> Iterable[int]:
+        """The inputs on whose contents gradients depend; maybe more where some consist of several in the graph."""
+        return self._joint.used if self._expected is None else range(len(inputs))
 
     def _ends(self, results: Sequence[Any], gradients: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The results that have a gradient, and their gradients."""

@@ -13,6 +13,9 @@ value where the input lies.
 
 Nodes are first placed as early as possible.  A second sweep, from the end, moves a node to the later part that uses it
 if fewer values then cross between parts.
+
+Between the start of a collective and the node that waits for it, there is one more step.  Products of matrices that the
+collective does not need, and which nobody needs before, move to the part there.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from operator import getitem
 import torch
 from torch.fx import Graph, Node
 
+from .. import collectives
 from . import aliasing
 
 
@@ -75,6 +79,7 @@ def partition(
     nodes = [n for n in graph.nodes if n.op.startswith("call_") and not last(n)]
     takers = _takers(nodes, taker)
     level = _levels(nodes, takers, ordered, {})
+    _fill_waits(nodes, takers, level)
     _sink(nodes, takers, level, ordered)
     _loosen(nodes, takers, level, trivial)
     level = _levels(nodes, takers, ordered, level)
@@ -120,9 +125,31 @@ def _levels(
                 before.append(previous)
             previous = node
         own = takers.get(node, 0)
-        level[node] = max((level[u] + (takers.get(u, 0) > own) for u in before), default=0)
+        level[node] = max((level[u] + (takers.get(u, 0) > own or collectives.starts(u)) for u in before), default=0)
         level[node] = max(level[node], least.get(node, 0))
     return level
+
+
+def _fill_waits(nodes: list[Node], takers: dict[Node, int], level: dict[Node, int]) -> None:
+    """Move products from the part before a collective to the one behind its start, with the views of them."""
+    behind = {level[node] for node in nodes if node not in takers and collectives.starts(node)}
+    movable: set[Node] = set()
+    for node in reversed(nodes):
+        if node not in takers or level[node] + 1 not in behind or takes_element(node) is not None:
+            continue
+        is_view = aliasing.is_view(node)
+        if not is_view and not collectives.is_heavy(node):
+            continue
+        above = level[node] + 1
+        users = [u for u in node.users if u in level]
+        if all(u in movable or level[u] >= above + (takers.get(u, 0) < takers[node]) for u in users):
+            movable.add(node)
+    moved: set[Node] = set()
+    for node in nodes:
+        if node in movable and (not aliasing.is_view(node) or aliasing.viewed(node) in moved):
+            moved.add(node)
+    for node in moved:
+        level[node] += 1
 
 
 def _sink(nodes: list[Node], takers: dict[Node, int], level: dict[Node, int], ordered: Callable[[Node], bool]) -> None:

@@ -19,6 +19,7 @@ from torchmux.registry.errors import GraphRefused, InvalidSpec, NodesRefused, To
 from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
+from .. import collectives
 from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .implementation import Implementation, Told
@@ -122,7 +123,10 @@ class Compiler:
 
         def ordered(node: Node) -> bool:
             # Draws keep their order, whoever makes them: all advance one generator.
-            return aliasing.writes(node) or decompose.is_random(node.target)
+            return aliasing.writes(node) or decompose.is_random(node.target) or collectives.starts(node)
+
+        if any(collectives.communicates(node) and not taker(node) for node in gm.graph.nodes):
+            collectives.add_before_summing(gm.graph)
 
         to_torch: set[Node] = set()  # writes to inputs that the backend does not make after all
         while True:

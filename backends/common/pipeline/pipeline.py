@@ -251,7 +251,7 @@ class _Work:
 
     def _split_and_compile(self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Keep | None) -> Run:
         table = self.implementation.decompositions()
-        apart = aot.share_nothing(self.example_inputs)
+        apart = not aot.has_subclasses(gm) and aot.share_nothing(self.example_inputs)
         if not self.training:
             whole = self.implementation.keep_whole()
             try:
@@ -288,6 +288,7 @@ class _Work:
         )
         if not internals.inputs_are_mutated():
             return run
-        if aliasing.sharing(fakes) != aliasing.sharing(self.example_inputs):
+        both = ([p for v in values for p in internals.parts_of(v)] for values in (fakes, self.example_inputs))
+        if len(set(map(aliasing.sharing, both))) > 1:
             raise GraphRefused("the graph changes inputs that overlap in memory, but the capture does not show this")
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))

@@ -11,6 +11,7 @@ import torch
 
 from torchmux import torch_internals as internals
 
+from ...common.collectives import NAMESPACES
 from ..ir import index
 from ..ir.operations import Unsupported, binary, const
 from ..ir.program import TensorRef
@@ -18,14 +19,13 @@ from ..ir.values import Value, scalar
 from .registry import Context, aten, lowers, table
 
 # A collective reads its input until somebody waits for it, which no schema says: the memory of a kernel's result, which
-# the plan gives to the next one, is not for these.  torch holds the tensors that they use.
-_COMMUNICATES = ("_c10d_functional", "_c10d_functional_autograd", "c10d", "symm_mem", "_dtensor")
+# the plan gives to the next one, is not for those in NAMESPACES.  torch holds the tensors that they use.
 
 
 @functools.cache
 def is_callable(op: Any) -> bool:
     """Whether a call of ``op`` does nothing but make new tensors, whose sizes do not depend on data."""
-    if not isinstance(op, internals.OpOverload) or op.namespace in _COMMUNICATES:
+    if not isinstance(op, internals.OpOverload) or op.namespace in NAMESPACES:
         return False
     schema = internals.operator_schema(op)
     if schema.is_mutable or any(a.alias_info is not None for a in (*schema.arguments, *schema.returns)):

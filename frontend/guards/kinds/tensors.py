@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..closed import kind
-from ..forms import flattens_to
+from ..forms import accepts, flattens_to
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
@@ -41,6 +41,39 @@ class FlattensTo(Guard):
 
     def words(self) -> str:
         return "is made of the same"
+
+    is_watched = always_checked
+
+
+@kind
+class ContextAccepted(Guard):
+    """A tensor consists of those of these names, and its class takes what it is otherwise made of for the same."""
+
+    cls: Any
+    names: Any = field(hash=False)
+    context: Any = field(hash=False)
+
+    def condition(self, value: str, out: Loader) -> str:
+        given = f"{out.const(self.cls)}, {out.const(self.names)}, {out.const(self.context)}"
+        return f"{out.const(accepts)}({value}, {given})"
+
+    def words(self) -> str:
+        return "is made of what its class takes for the same"
+
+    is_watched = always_checked
+
+
+@kind
+class DistributedAs(Guard):
+    """A DTensor is distributed in this way."""
+
+    how: Any = field(hash=False)
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{out.const(self.how)}.is_of({value})"
+
+    def words(self) -> str:
+        return f"is distributed as {self.how.placements}"
 
     is_watched = always_checked
 

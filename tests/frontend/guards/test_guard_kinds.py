@@ -70,7 +70,14 @@ from torchmux.frontend.guards.kinds.objects import (
     SlotIsEmpty,
     TypeIs,
 )
-from torchmux.frontend.guards.kinds.tensors import FlattensTo, PropertyEquals, StorageOffset, Strides
+from torchmux.frontend.guards.kinds.tensors import (
+    ContextAccepted,
+    DistributedAs,
+    FlattensTo,
+    PropertyEquals,
+    StorageOffset,
+    Strides,
+)
 from torchmux.frontend.guards.loader import Loader, Names
 from torchmux.frontend.guards.sources import Attr, Const, Item, Local
 from torchmux.frontend.guards.stable_paths import Walk
@@ -142,6 +149,7 @@ LEAF = torch.ones(2, requires_grad=True)
 
 # guard, an x for which it holds, an x for which it does not, the Python of the check, words
 PAIR, WIDE = (types.SimpleNamespace(__tensor_flatten__=lambda n=n: (["a", "b"], n)) for n in (1, 2))
+EVEN = types.SimpleNamespace(__metadata_guard__=lambda mine, other: (mine - other) % 2 == 0)
 EXAMPLES = [
     (TypeIs(x, int), 3, True, "type(x) is _c0", "has type int"),
     (Is(x, A), A, B, "x is _c0", f"is {A!r}"),
@@ -223,6 +231,10 @@ EXAMPLES = [
     (PropertyEquals(x, "is_leaf", True), LEAF, LEAF * 2, "x.is_leaf == _c0", "has is_leaf True"),
     (Strides(x, (2, 1)), torch.ones(1, 2), torch.ones(2, 1).t(), "x.stride() == (2, 1)", "has strides (2, 1)"),
     (FlattensTo(x, flattens_to(PAIR)), PAIR, WIDE, "_c0(x) == _c1", "is made of the same"),
+    (ContextAccepted(x, EVEN, ["a", "b"], 3), PAIR, WIDE, "_c3(x, _c0, _c1, _c2)",
+     "is made of what its class takes for the same"),
+    (DistributedAs(x, types.SimpleNamespace(placements="P", is_of=lambda value: value is A)), A, B, "_c0.is_of(x)",
+     "is distributed as P"),
     (StorageOffset(x, 1), SHIFTED, torch.ones(2), "x.storage_offset() == 1", "starts at element 1"),
     (NoExceptionHandled(x), sys, _handled_here(), "x.exc_info()[1] is None", "has no exception that is being handled"),
     (BranchesAsExpected(x), types.SimpleNamespace(holds=True), types.SimpleNamespace(holds=False), "x.holds",
