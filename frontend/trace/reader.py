@@ -135,7 +135,9 @@ class Reader(Tracer):
         return ConstValue(obj, source)
 
     def _wrap_new(self, obj: Any, cls: type, source: Source | None) -> Value:
-        if type(cls).__getattribute__ is not type.__getattribute__:
+        meta = type(cls)
+        # pybind11's only finds instance methods of C++ in another way, of which classes of the program have none.
+        if meta.__getattribute__ is not type.__getattribute__ and meta.__module__ != "pybind11_builtins":
             what = f"an object of {type.__repr__(cls)}, whose metaclass has a __getattribute__"
             raise GraphBreak(breaks.OPERATION, what)
         if isinstance(self.static_lookup(cls, "__getattribute__"), types.FunctionType) and not issubclass(

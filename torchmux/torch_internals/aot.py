@@ -129,13 +129,18 @@ def has_subclasses(function: Any) -> bool:
     return function.maybe_subclass_metadata is not None
 
 
+def _has_tangent(info: Any) -> bool:
+    """Whether backward takes a gradient of a result; torch 2.11 has no name of its own for this."""
+    return bool(getattr(info, "requires_grad_for_backward", info.requires_grad))
+
+
 class ExpectedGradients:
     """Which gradients the function of :func:`compiled_function` takes, if tensors consist of others."""
 
     def __init__(self, function: Any) -> None:
         known = function.metadata
         first = known.num_mutated_inp_runtime_indices
-        wanted = [first + i for i, info in enumerate(known.output_info) if info.requires_grad_for_backward]
+        wanted = [first + i for i, info in enumerate(known.output_info) if _has_tangent(info)]
         self._known = None
         metas = known.subclass_tangent_meta
         if not first and not known.num_intermediate_bases and len(metas) == len(wanted):
