@@ -751,3 +751,13 @@ def case_descriptor_that_deletes(x):
     y = x * measured.size
     del measured.size
     return y, measured.size, vars(measured)
+
+
+@case(one_graph=True)
+def case_what_metaclasses_have_and_classes_have_not(x):
+    found = (
+        hasattr(Measured, "__abstractmethods__"),
+        getattr(int, "__abstractmethods__", 3),
+        hasattr(abc.ABC, "register"),
+    )
+    return x + 1, found, hasattr(abc.ABC, "__abstractmethods__")
