@@ -198,6 +198,8 @@ class Output(FrameWriter):
                 self.line(f"{self.value(context)}.prev = {previous}")
         for setter, value in tr.switches.final.items():
             self.line(f"{self.names.const(setter)}({self.names.const(value)})")
+        for line in tr.defaults.lines(self):
+            self.line(line)
         if tr.final_grad != tr.initial_grad:
             self.line(f"{self.names.const(ti.set_grad_enabled)}({tr.final_grad})")
 

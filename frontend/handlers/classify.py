@@ -23,7 +23,9 @@ from ..guards.kinds.objects import AttributeIs
 from ..guards.sources import Const, Source
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import BuiltinValue, DisabledValue, RealValue
+from ..values.functions import wrap_function
 from ..values.meshes import whole_call
+from ..values.overrides import call_override, overriding
 from ..values.tensors import TensorValue
 from .table import FUNCTIONS
 
@@ -146,6 +148,10 @@ class OperatorValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if asked := overriding(tr, (*args, *kwargs.values())):
+            if isinstance(self.obj, types.FunctionType):  # which asks them itself
+                return wrap_function(tr, self.obj, None).call(tr, args, kwargs)
+            return call_override(tr, self, asked, args, kwargs or None)
         if isinstance(self.obj, types.FunctionType):
             _guard_what_it_reads(tr, self.obj)
         else:  # code of a graph calls functions by their names

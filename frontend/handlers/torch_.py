@@ -29,6 +29,7 @@ from ..values.contexts import (
     RegionValue,
 )
 from ..values.functions import wrap_function
+from ..values.overrides import call_override, overriding
 from ..values.scalars import in_optimizer
 from ..values.tensors import TensorValue
 from .table import FOLDABLE, constructs, handles
@@ -79,6 +80,8 @@ handles(ti.count_dispatch_modes)(lambda tr: ConstValue(0))  # which every check 
     torch.overrides.has_torch_function_variadic,
 )
 def has_torch_function(tr: Tracer, *args: Value) -> Value:
+    if overriding(tr, args):
+        return TRUE
     # Other inputs with an override are refused when they are read.  What hands them over to it need not be followed.
     assert tr.frame is not None
     if "handle_torch_function" in tr.frame.code.co_names:
@@ -86,6 +89,12 @@ def has_torch_function(tr: Tracer, *args: Value) -> Value:
     items = [each for value in args for each in (value.items(tr) if isinstance(value, SequenceValue) else [value])]
     examples = [each.example for each in items if isinstance(each, TensorValue) and each.cls is not torch.Tensor]
     return ConstValue(torch.overrides.has_torch_function(examples))
+
+
+@handles(torch.overrides.handle_torch_function)
+def handle_torch_function(tr: Tracer, public_api: Value, relevant_args: Value, *args: Value, **kwargs: Value) -> Value:
+    """The call by which torch's Python functions let the objects among their arguments answer."""
+    return call_override(tr, public_api, overriding(tr, relevant_args.unpack(tr)), list(args), kwargs)
 
 
 @handles(ti.log_api_usage_once)
@@ -242,7 +251,7 @@ def _refuse(function: Any, name: str) -> None:
 
 for _module in (torch, ti.c_torch):
     for _name in (
-        "manual_seed", "seed", "initial_seed", "set_default_dtype", "set_default_device", "get_default_device", "save",
+        "manual_seed", "seed", "initial_seed", "save",
         "load", "set_num_threads", "use_deterministic_algorithms", "set_rng_state", "get_rng_state",
         "set_float32_matmul_precision", "frombuffer", "is_nonzero",
         "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -21,11 +22,13 @@ from ..breaks import GraphBreak
 from ..handlers.table import handles
 from ..values.base import MISSING, Value
 from ..values.constants import ConstValue
+from ..values.containers.sequences import TupleValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.functions import PartialValue
 from ..values.tensors import TensorValue
 from .graph_effects import Watch
 from .region import Region, examples, node_of, operator_name, rebind, run_operator
+from .trees import flatten
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -70,12 +73,19 @@ def checkpoint(tr: Tracer, function: Value, *args: Value, **kwargs: Value) -> Va
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
     options, context = _options(tr, own)
     if options.use_reentrant:
-        _check_reentrant(tr, args, kwargs)
+        if kwargs:
+            raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True and keyword arguments")
+        if not any(isinstance(arg, TensorValue) and arg.example.requires_grad for arg in args):
+            return _without_gradients(tr, function, list(args))
+        if not all(isinstance(arg, (TensorValue, ConstValue)) for arg in args):
+            raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True and arguments that are not tensors")
     region = Region(tr, f"checkpointed {function.describe()}", pure=True, roots=[function, *args, *kwargs.values()])
     with region:
         if options.use_reentrant:
             tr.grad_enabled = UNKNOWN_GRAD  # off in forward, on when it is run again
         result = function.call(tr, list(args), kwargs)
+        if options.use_reentrant:
+            _check_results(result, args)
     escaping = region.made_in(result)
     graph = region.close([value.arg(tr) for value in escaping])
     _check_rerun(tr, region, graph, options)
@@ -104,7 +114,7 @@ def _check_rerun(tr: Tracer, region: Region, graph: GraphModule, options: Option
 def _options(tr: Tracer, given: dict[str, Value]) -> tuple[Options, Any]:
     reentrant = given.get("use_reentrant")
     if reentrant is None or reentrant.const(tr) is None:
-        _warn_in_each_call(tr)
+        _warn_first(tr, warn_of_default, "checkpoint without use_reentrant")
         reentrant = ConstValue(True)
     if "debug" in given and given["debug"].truth(tr):
         raise GraphBreak(breaks.TORCH_STATE, "checkpoint with debug=True prints what it runs")
@@ -119,12 +129,12 @@ def _options(tr: Tracer, given: dict[str, Value]) -> tuple[Options, Any]:
     return options, None if context is _NO_CONTEXT else context
 
 
-def _warn_in_each_call(tr: Tracer) -> None:
+def _warn_first(tr: Tracer, warn: Callable[[], None], what: str) -> None:
     """The frame issues torch's warning before the graph runs, so nothing may have been changed before it."""
     if tr.effects or tr.writes_inputs():
-        raise GraphBreak(breaks.TORCH_STATE, "checkpoint without use_reentrant issues a warning")
-    if warn_of_default not in tr.calls_first:
-        tr.calls_first.append(warn_of_default)
+        raise GraphBreak(breaks.TORCH_STATE, f"{what} issues a warning")
+    if warn not in tr.calls_first:
+        tr.calls_first.append(warn)
 
 
 def warn_of_default() -> None:
@@ -148,9 +158,29 @@ def _real_function(tr: Tracer, value: Value) -> Any:
     return value.const(tr)
 
 
-def _check_reentrant(tr: Tracer, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
-    """The old way records nothing in forward, so its results require gradients if an argument does."""
-    if kwargs or not all(isinstance(arg, (TensorValue, ConstValue)) for arg in args):
-        raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True and arguments that are not tensors")
-    if tr.grad_enabled and not any(isinstance(arg, TensorValue) and arg.example.requires_grad for arg in args):
+def _check_results(result: Value, args: tuple[Value, ...]) -> None:
+    """Of the old way, autograd sees the results that are tensors or in one tuple, each as a new tensor."""
+    for leaf in result._items if isinstance(result, TupleValue) else [result]:
+        if not isinstance(leaf, TensorValue) or leaf.is_input or leaf in args:
+            what = leaf.describe() if isinstance(leaf, Value) else "something else"
+            raise GraphBreak(breaks.REGION, f"checkpoint with use_reentrant=True that returns {what}")
+
+
+def _without_gradients(tr: Tracer, function: Value, args: list[Value]) -> Value:
+    """The old way with no argument that requires gradients: results have none, and nothing runs again."""
+    if tr.grad_enabled is UNKNOWN_GRAD or tr.region is not None:
         raise GraphBreak(breaks.REGION, "checkpoint with use_reentrant=True and no argument that requires gradients")
+    _warn_first(tr, warn_of_no_gradients, "checkpoint with no argument that requires gradients")
+    before = tr.grad_enabled
+    tr.set_grad(False)
+    result = function.call(tr, args, {})
+    tr.set_grad(before)
+    for leaf in flatten(tr, result)[0]:
+        if not isinstance(leaf, TensorValue) or leaf.is_input or leaf in args or leaf.example.requires_grad:
+            raise GraphBreak(breaks.REGION, f"checkpoint with use_reentrant=True that returns {leaf.describe()}")
+    return result
+
+
+def warn_of_no_gradients() -> None:
+    """What ``checkpoint`` says in such a call."""
+    torch_checkpoint.check_backward_validity(())

@@ -15,13 +15,14 @@ from ..breaks import GraphBreak
 from ..capture.attempts import FloatsAreConstants, NeedsShapeEnv
 from ..handlers.table import handles
 from ..values.base import Value
+from ..values.constants import ConstValue
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
 from .region import Region, examples, in_transform, node_of, run_operator
 from .trees import flatten, unflatten
 
 if TYPE_CHECKING:
-    from ..trace.tracer import Tracer
+    from ..trace.tracer import FrameWriter, Tracer
 
 NOTHING = TupleValue([])
 
@@ -34,12 +35,14 @@ def cond(tr: Tracer, pred: Value, true_fn: Value, false_fn: Value, operands: Val
         return (true_fn if pred.truth(tr) else false_fn).call(tr, given, {})
     if pred.example.numel() != 1:
         raise GraphBreak(breaks.REGION, f"cond with {pred.describe()}, which does not have exactly one element")
-    regions, outputs, structures = [], [], []
+    regions, outputs, structures, returned = [], [], [], []
     for name, branch in (("true", true_fn), ("false", false_fn)):
-        region = _region(tr, f"the {name} branch of cond", [branch, *given])
+        region = _region(tr, f"the {name} branch of cond", [branch, *given], "vmap")
         with region:
             result = branch.call(tr, given, {})
-        leaves, structure = flatten(tr, result)
+            leaves, structure = flatten(tr, result)
+            returned.append([_whole_number(leaf) for leaf in leaves])
+            leaves = [_as_tensor(tr, leaf) for leaf in leaves]
         regions.append(region)
         outputs.append(_tensors(region, leaves))
         structures.append(structure)
@@ -49,7 +52,60 @@ def cond(tr: Tracer, pred: Value, true_fn: Value, false_fn: Value, operands: Val
     graphs = [r.close([v.node for v in o], captures) for r, o in zip(regions, outputs, strict=True)]
     args = (pred.node, node_of(tr, graphs[0], "true_branch"), node_of(tr, graphs[1], "false_branch"), tuple(captures))
     fakes = (pred.example, *graphs, examples(captures))
-    return unflatten(run_operator(tr, torch.ops.higher_order.cond, args, fakes), structures[0])
+    results = run_operator(tr, torch.ops.higher_order.cond, args, fakes)
+    numbers = list(zip(*returned, strict=True))
+    return unflatten([_as_number(tr, *each) for each in zip(results, numbers, strict=True)], structures[0])
+
+
+def _whole_number(leaf: Value) -> int | None:
+    """The number that a branch returns in the place of a tensor."""
+    return leaf.real() if isinstance(leaf, ConstValue) and type(leaf.real()) is int else None
+
+
+def _as_tensor(tr: Tracer, leaf: Value) -> Value:
+    """A whole number as the tensor that torch's operator returns for it."""
+    if _whole_number(leaf) is None:
+        return leaf
+    named: dict[str, Value] = {"dtype": ConstValue(torch.int64), "device": ConstValue(torch.device("cpu"))}
+    return tr.emit("call_function", torch.full, [NOTHING, leaf], named)
+
+
+def _as_number(tr: Tracer, result: Value, numbers: tuple[int | None, ...]) -> Value:
+    """What the program gets for a result: one number of two becomes a tensor's value, which only the graph knows."""
+    given = {type(number) for number in numbers}
+    if given == {type(None)}:
+        return result
+    if given != {int}:
+        raise GraphBreak(breaks.REGION, "cond whose branches return a number and a tensor")
+    if numbers[0] == numbers[1]:
+        return ConstValue(numbers[0])
+    assert isinstance(result, TensorValue)
+    return result.call_method(tr, "item", [], {}) if tr.dims.scalars else NumberOfBranch(result)
+
+
+class NumberOfBranch(Value):
+    """The whole number that one of two branches returns; the program may pass it on, and not compute with it."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: TensorValue) -> None:
+        self.tensor = tensor
+        self.source = None
+
+    def pytype(self) -> type:
+        return int
+
+    def describe(self) -> str:
+        return "the number that a branch of cond returns"
+
+    def const(self, tr: Tracer) -> Any:
+        raise GraphBreak(breaks.TENSOR_TO_PYTHON, f"the value of {self.describe()} is needed in Python")
+
+    def truth(self, tr: Tracer) -> bool:
+        raise GraphBreak(breaks.DATA_DEPENDENT_BRANCH, f"the branch depends on {self.describe()}")
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return out.value(self.tensor) + ".item()"
 
 
 @handles(ti.while_loop)
@@ -82,8 +138,9 @@ def while_loop(tr: Tracer, cond_fn: Value, body_fn: Value, carried_inputs: Value
     return unflatten(run_operator(tr, torch.ops.higher_order.while_loop, args, fakes), structure)
 
 
-def _region(tr: Tracer, what: str, roots: list[Value]) -> Region:
-    if in_transform(tr):
+def _region(tr: Tracer, what: str, roots: list[Value], *transforms: str) -> Region:
+    """A branch or a body; ``transforms`` are those inside of which torch has a rule for the operator."""
+    if in_transform(tr, *transforms):
         raise GraphBreak(breaks.REGION, f"{what} inside a function transform")
     return Region(tr, what, pure=True, roots=roots)
 

@@ -38,7 +38,7 @@ class Region:
     """One graph inside another.
 
     ``what`` names it in reasons for graph breaks.  ``beside`` is an earlier, closed region whose values this one may
-    also use: the forward pass of a backward pass.  ``transform`` is true inside ``vmap`` and similar transforms.
+    also use: the forward pass of a backward pass.  ``transform`` tells which transform runs it, such as "vmap".
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Region:
         pure: bool,
         roots: list[Value],
         beside: Region | None = None,
-        transform: bool = False,
+        transform: str = "",
     ) -> None:
         self.tr = tr
         self.what = what
@@ -285,9 +285,9 @@ def _enclosing(tr: Tracer) -> Iterator[OpenRegion]:
         region = region.parent
 
 
-def in_transform(tr: Tracer) -> bool:
-    """Whether the traced code runs inside ``vmap`` or a similar transform."""
-    return any(region.transform for region in _enclosing(tr))
+def in_transform(tr: Tracer, *except_for: str) -> bool:
+    """Whether the traced code runs inside ``vmap`` or a similar transform other than those named."""
+    return any(region.transform and region.transform not in except_for for region in _enclosing(tr))
 
 
 def in_backward(tr: Tracer) -> bool:

@@ -183,10 +183,12 @@ def hessian(tr: Tracer, func: Value, argnums: Value = ZERO) -> Value:
 class _Inside:
     """The graph of a transformed function, under construction."""
 
-    def __init__(self, tr: Tracer, what: str, function: Value, *, pure: bool = False, roots: list[Value]) -> None:
+    def __init__(
+        self, tr: Tracer, what: str, function: Value, *, pure: bool = False, roots: list[Value], kind: str = "gradient"
+    ) -> None:
         self.tr = tr
         self.function = function
-        self.region = Region(tr, what, pure=pure, roots=[function, *roots], transform=True)
+        self.region = Region(tr, what, pure=pure, roots=[function, *roots], transform=kind)
         self.replaced: list[Node] = []  # the tensors that parameters of the graph represent
 
     def parameter(self, leaf: Value, make: Callable[[Any], Any]) -> Value:
@@ -259,7 +261,8 @@ def _apply_vmap(tr: Tracer, made: TransformedValue, args: list[Value], kwargs: d
     chunk_size = made.plain(tr, "chunk_size", None)
     leaves, structure = flatten(tr, tuple(args))
     in_dims = _in_dims(tr, made.plain(tr, "in_dims", 0), leaves, structure)
-    inside = _Inside(tr, made.describe(), made.function, pure=chunk_size is not None, roots=[*args, *kwargs.values()])
+    roots = [*args, *kwargs.values()]
+    inside = _Inside(tr, made.describe(), made.function, pure=chunk_size is not None, roots=roots, kind="vmap")
     given = [
         leaf if dim is None else inside.parameter(leaf, functools.partial(_first, dim))
         for leaf, dim in zip(leaves, in_dims, strict=True)

@@ -88,8 +88,8 @@ class DynamicDims:
         self.seen[key] = None if changed else number
         return self._may_be_symbolic(number, source) and (self.dynamic is True or (changed and self.automatic))
 
-    def takes_numpy_number(self, number: int | float, source: Source) -> bool:
-        """Whether one of NumPy's numbers is symbolic for operators, whether or not it has changed: most are data."""
+    def takes_data(self, number: int | float, source: Source) -> bool:
+        """Whether a number that is most likely data, or counts, is symbolic before it has changed."""
         return self._may_be_symbolic(number, source) and (self.dynamic is True or self.automatic)
 
     def _may_be_symbolic(self, number: int | float, source: Source) -> bool:

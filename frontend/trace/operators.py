@@ -31,6 +31,7 @@ from ..values.exceptions import ExceptionValue
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.facets.references import NewWeakrefValue
 from ..values.objects import ObjectValue
+from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
 from ..values.texts import DataText
@@ -230,6 +231,7 @@ class Operators(Tracer):
         return self.binary(symbol[:-1], left, right)
 
     def _dunder(self, symbol: str, name: str, reflected: str, left: Value, right: Value) -> Value:
+        refuse_operator(self, symbol, left, right)
         order = [(left, name, right), (right, reflected, left)]
         if (
             right.pytype() is not left.pytype()
@@ -247,6 +249,7 @@ class Operators(Tracer):
                 result = method.call(self, [other], {})
                 if not _is_not_implemented(result):
                     return result
+        refuse_operator(self, symbol, right, left)
         storages = [self._plain_storage(v) for v in (left, right)]
         if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
             return self.binary(symbol, *storages)
@@ -334,6 +337,7 @@ class Operators(Tracer):
         return None
 
     def _rich_compare(self, symbol: str, name: str, reflected: str, left: Value, right: Value) -> Value:
+        refuse_operator(self, symbol, left, right)
         for owner, method_name, other in ((left, name, right), (right, reflected, left)):
             if isinstance(owner, ObjectValue):
                 method = self.special_method(owner, method_name)
@@ -343,6 +347,7 @@ class Operators(Tracer):
                     result = method.call(self, [other], {})
                     if not _is_not_implemented(result):
                         return result
+        refuse_operator(self, symbol, right, left)
         if symbol == "!=" and any(
             isinstance(v, ObjectValue)
             and isinstance(self.static_lookup(v.cls, "__eq__"), (types.FunctionType, types.NoneType))

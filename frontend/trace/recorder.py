@@ -28,7 +28,9 @@ from ..values.arrays import ArrayValue, tensor_of
 from ..values.base import Value
 from ..values.constants import ConstValue, NumpyNumberValue, SymValue, sym_result
 from ..values.containers.sequences import ListValue, TupleValue
+from ..values.overrides import overridden_method
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
+from .defaults import Defaults
 from .desugar import desugared
 from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .subclasses import RefusesDraws, made_by_operator, refuse_writes
@@ -73,6 +75,7 @@ class GraphRecorder(SymbolicNumbers):
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
         self._input_fakes: dict[int, TensorValue] = {}
+        self.defaults = Defaults()
         self.subclass_inputs: dict[Value, torch.Tensor] = {}  # what consists of inputs, and the tensors of this call
         self._fixed_sizes = False
 
@@ -151,13 +154,18 @@ class GraphRecorder(SymbolicNumbers):
         finally:
             self._fixed_sizes = kept
 
+    def writes_to(self, value: TensorValue) -> int:
+        """How often the graph writes to an input tensor."""
+        return _version(value.example) - value.node.meta[_FIRST_VERSION]
+
     def is_written(self, value: TensorValue) -> bool:
         """Whether the graph writes to an input tensor."""
-        return _version(value.example) != value.node.meta[_FIRST_VERSION]
+        return self.writes_to(value) != 0
 
-    def writes_inputs(self) -> bool:
-        """Whether the graph writes to any of its inputs."""
-        inputs = (node.meta for node, _ in self.inputs)
+    def writes_inputs(self, except_for: Any = None) -> bool:
+        """Whether the graph writes to any of its inputs, or to any but one."""
+        passed_over = None if except_for is None else except_for.node
+        inputs = (node.meta for node, _ in self.inputs if node is not passed_over)
         return any(_FIRST_VERSION in m and _version(m["example_value"]) != m[_FIRST_VERSION] for m in inputs)
 
     # --- operators -------------------------------------------------------------------------------------------------
@@ -169,6 +177,10 @@ class GraphRecorder(SymbolicNumbers):
         if self.subclass_inputs and not self.whole_subclasses:
             if (found := desugared(self, kind, target, args, kwargs)) is not None:
                 return found
+        if kind == "call_method" and (found := overridden_method(self, target, *args, **kwargs)) is not None:
+            return found
+        if self.defaults.is_set:
+            kwargs = self.defaults.explicit(self, kind, target, args, kwargs)
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
         if target in _DTYPE_OF_DATA and args and isinstance(args[0], ArrayValue) and not self.guards.devices:
@@ -197,6 +209,9 @@ class GraphRecorder(SymbolicNumbers):
             return self.emit(kind, target, [*map(self._decided, args)], decided)
         if self.whole_subclasses:
             refuse_writes(self, _operator_name(target))
+        name = _operator_name(target)
+        if name.startswith("_foreach_") and name.endswith("_"):  # fake tensors do not count these writes
+            torch.autograd.graph.increment_version([t for t in fake_args[0] if not t.is_inference()])
         if self._numpy_numbers:
             self._check_numpy_numbers(kind, target, args, kwargs, result)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:

@@ -53,6 +53,7 @@ from ..values.facets.instance_dict import InstanceDictValue
 from ..values.functions import FunctionValue, bind
 from ..values.objects import ObjectValue
 from .attention_switches import Switches
+from .defaults import enter_device, leave_device
 from .effects import Effects
 from .operators import Operators
 from .reader import Reader
@@ -191,6 +192,7 @@ class Trace(GraphRecorder, Reader, Operators):
             for context in reversed(self.active_contexts):
                 context.restore()
             self.switches.restore()
+            self.defaults.restore()
             ti.set_grad_enabled(initial_grad)
 
     def _check_modes(self) -> None:
@@ -237,6 +239,7 @@ class Trace(GraphRecorder, Reader, Operators):
         for context in reversed(self.active_contexts):
             context.close_in_graph(self)
         self.switches.close(self)
+        self.defaults.close()
         self.set_grad(self.begin_grad)
         if self.graph_grad != self.begin_grad:
             self._follow_grad()
@@ -299,7 +302,7 @@ class Trace(GraphRecorder, Reader, Operators):
 
     def takes_numpy_number(self, number: Any, source: Source) -> bool:
         """Whether one of NumPy's numbers from outside is symbolic for operators."""
-        return not self.is_in_module(source) and self.dims.takes_numpy_number(number.item(), NumpyItem(source))
+        return not self.is_in_module(source) and self.dims.takes_data(number.item(), NumpyItem(source))
 
     def is_in_module(self, source: Source | None) -> bool:
         """Whether a path leads through a module's attributes."""
@@ -374,6 +377,10 @@ class Trace(GraphRecorder, Reader, Operators):
                 storage = value.storage(self)
                 return storage if isinstance(storage, DictValue) else None
         return None
+
+    def device_region(self, device: torch.device, method: str) -> Value:
+        """``device.__enter__()`` and ``device.__exit__(...)``."""
+        return (enter_device if method == "__enter__" else leave_device)(self, device)
 
     # --- exceptions ------------------------------------------------------------------------------------------------
 

@@ -87,8 +87,8 @@ class OpenRegion(Protocol):
         """The closed region whose values it may use too: the forward pass of a backward one."""
 
     @property
-    def transform(self) -> bool:
-        """Whether it is the inside of ``vmap`` or the like."""
+    def transform(self) -> str:
+        """Which transform runs it, such as "vmap"; empty if none does."""
 
     def lift(self, node: Node) -> Node:
         """The node of this region that stands for one of a graph around it."""
@@ -136,11 +136,14 @@ class Recording(Protocol):
     begin_grad: bool
     final_grad: Any
 
+    def writes_to(self, value: Any) -> int:
+        """How often the graph writes to an input tensor."""
+
     def is_written(self, value: Any) -> bool:
         """Whether the graph writes to an input tensor."""
 
-    def writes_inputs(self) -> bool:
-        """Whether the graph writes to any of its inputs."""
+    def writes_inputs(self, except_for: Any = None) -> bool:
+        """Whether the graph writes to any of its inputs, or to any but one."""
 
     def numpy_argument(self, number: Any) -> Any:
         """What an operator gets in the place of a NumPy number."""
@@ -348,6 +351,9 @@ class Operating(Protocol):
     def fold_product(self, values: list[Value]) -> Value:
         """The product of numbers that may be symbolic."""
 
+    def device_region(self, device: Any, method: str) -> Value:
+        """``device.__enter__()`` and ``device.__exit__(...)`` of a ``torch.device``."""
+
     def as_mapping(self, value: Value) -> Value | None:
         """The dictionary behind a value that C code would read as one, whatever its class overrides."""
 
@@ -372,6 +378,7 @@ class Running(Protocol):
     placement: Mapping[int, str]  # the backends that modules are pinned to, by id
     swapped: set[Value]  # tables of modules that functional_call has filled with other tensors
     switches: GlobalSwitches
+    defaults: Any  # of dtype and device: ``trace.defaults.Defaults``
     breaks_are_errors: bool
     exporting: bool
     draws: list[Source]  # numbers of Python's generators, which the frame draws in this order

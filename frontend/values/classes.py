@@ -160,7 +160,11 @@ class ClassValue(RealValue):
         if isinstance(raw, property):
             return tr.wrap(raw.fget, None).call(tr, [self], {})
         if raw is not MISSING:
-            value = getattr(self.obj, name)
+            try:
+                value = getattr(self.obj, name)
+            except AttributeError as error:  # ``__abstractmethods__`` of a class that is none of :mod:`abc`
+                tr.guards.add(NoAttribute(Const(self.obj, self.obj.__qualname__), name))
+                raise Raised(tr.exception(error)) from None
             if value is raw and not hasattr(type(raw), "__get__"):
                 return tr.wrap(value, Attr(Const(meta, meta.__qualname__), name))
             if raw is type.__dict__["__subclasses__"]:

@@ -119,6 +119,8 @@ class ConstValue(Value):
             method = self.getattr(tr, name)
             if not isinstance(method, ConstMethodValue):
                 return method.call(tr, args, kwargs)
+        if isinstance(self.value, torch.device) and name in ("__enter__", "__exit__"):
+            return tr.device_region(self.value, name)
         if name in _UNSAFE_METHODS:
             raise GraphBreak(C_FUNCTION, f"{type(self.value).__name__}.{name}")
         if name == "join" and isinstance(self.value, str) and len(args) == 1 and not args[0].is_const():

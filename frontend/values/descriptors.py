@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
 
+def is_c_method(raw: Any, name: str) -> bool:
+    """Whether C code defines what a class has under the name, for that name: ``__getattr__ = dict.get`` does not."""
+    return isinstance(raw, SLOT_WRAPPERS) and raw.__name__ == name
+
+
 class MethodValue(Value):
     """A bound method of a Python function."""
 
@@ -89,7 +94,7 @@ def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: An
     if isinstance(raw, (SLOT_WRAPPERS, types.BuiltinFunctionType)):
         if isinstance(raw, types.BuiltinFunctionType):
             return tr.wrap(raw, None)
-        return BuiltinMethodValue(owner, raw.__objclass__, name)
+        return BuiltinMethodValue(owner, raw.__objclass__, raw.__name__)
     if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
         raise GraphBreak(OPERATION, f"attribute {name!r} of {owner.describe()}")
     getter = tr.static_lookup(type(raw), "__get__")

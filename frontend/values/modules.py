@@ -37,6 +37,7 @@ _RANDOM = (
     "gumbel", "attention", "rrelu",
 )  # fmt: skip
 _GETATTR, _SETATTR = nn_module.Module.__getattr__, nn_module.Module.__setattr__
+_ITEM_OF_LIST = torch.nn.ModuleList.__getitem__
 _CALL_IMPL = nn_module.Module._call_impl
 _WRAPPED_CALL_IMPL = nn_module.Module._wrapped_call_impl
 
@@ -115,13 +116,15 @@ class NNModuleValue(ObjectValue):
             if value is self.registered(tr, name) and not any(getattr(nn_module, t) for t in _REGISTRATION_HOOKS):
                 tr.guard_no_global_hooks(nn_module, _REGISTRATION_HOOKS)
                 return  # it is there already
-            raise GraphBreak(OPERATION, f"registering {name!r} on {self.describe()} in the compiled function")
+            tr.wrap(_SETATTR, None).call(tr, [self, ConstValue(name), value], {})
+            return
         own = self.obj.__dict__
         if "_modules" not in own:  # Module.__init__ has not run, or is running
             super().setattr(tr, name, value)
             return
         if name in own["_parameters"] or name in own["_modules"]:
-            raise GraphBreak(OPERATION, f"replacing the registered {name!r} of {self.describe()}")
+            tr.wrap(_SETATTR, None).call(tr, [self, ConstValue(name), value], {})
+            return
         if self.source is not None:
             tr.guards.add(RegistersNothingBut(self.source, name, name in own["_buffers"]))
         if name in own["_buffers"]:
@@ -198,7 +201,10 @@ class NNModuleValue(ObjectValue):
 
     def special(self, tr: Tracer, name: str) -> Value | None:
         if name == "__getitem__" and isinstance(self.obj, torch.nn.ModuleList):
-            return ModuleListItem(self)
+            found = tr.static_lookup(self.cls, name)
+            tr.guard_lookup(self.cls, name, found)
+            if found is _ITEM_OF_LIST and self._written_table(tr, "_modules") is None:
+                return ModuleListItem(self)
         return super().special(tr, name)
 
     def rebuild(self, out: FrameWriter) -> str:

@@ -20,7 +20,7 @@ from .builtin_methods import call_builtin_method
 from .constants import ConstValue
 from .containers.iterators import UserIterator
 from .containers.sequences import TupleValue
-from .descriptors import SLOT_WRAPPERS, bind_class_attribute
+from .descriptors import SLOT_WRAPPERS, bind_class_attribute, is_c_method
 from .scalars import drawn_number
 
 if TYPE_CHECKING:
@@ -141,6 +141,9 @@ class ObjectValue(Value):
             tr.guard_class_attribute(self.cls, "__getattr__", fallback)
             return tr.wrap(fallback, None).call(tr, [self, ConstValue(name)], {})
         tr.guard_lookup(self.cls, "__getattr__", fallback)
+        if fallback is not MISSING:  # dict.get, say
+            method = bind_class_attribute(tr, self, self.cls, "__getattr__", fallback)
+            return method.call(tr, [ConstValue(name)], {})
         if isinstance(tr.static_lookup(self.cls, name), types.MemberDescriptorType) and sys.version_info >= (3, 13):
             message = f"'{self.cls.__module__}.{self.cls.__qualname__}' object has no attribute {name!r}"
             raise Raised(tr.make_exception(AttributeError, message))
@@ -225,10 +228,8 @@ class ObjectValue(Value):
                 tr.guards.add(SlotIsEmpty(self.source, slot, name))
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
-        custom = tr.static_lookup(self.cls, "__setattr__")
-        tr.guard_lookup(self.cls, "__setattr__", custom)
-        if isinstance(custom, types.FunctionType):
-            tr.wrap(custom, None).call(tr, [self, ConstValue(name), value], {})
+        if (custom := self._replaced(tr, "__setattr__")) is not None:
+            custom.call(tr, [ConstValue(name), value], {})
             return
         self.set_plain(tr, name, value)
 
@@ -280,18 +281,27 @@ class ObjectValue(Value):
             del self.attrs[name]
 
     def delattr(self, tr: Tracer, name: str) -> None:
-        custom = tr.static_lookup(self.cls, "__delattr__")
-        tr.guard_lookup(self.cls, "__delattr__", custom)
-        if isinstance(custom, types.FunctionType):
-            tr.wrap(custom, None).call(tr, [self, ConstValue(name)], {})
+        if (custom := self._replaced(tr, "__delattr__")) is not None:
+            custom.call(tr, [ConstValue(name)], {})
             return
         self.delete_plain(tr, name)
+
+    def _replaced(self, tr: Tracer, name: str) -> Value | None:
+        """What a class has in the place of ``object``'s own ``__setattr__`` or ``__delattr__``, bound."""
+        found = tr.static_lookup(self.cls, name)
+        tr.guard_lookup(self.cls, name, found)
+        if is_c_method(found, name):
+            return None
+        return bind_class_attribute(tr, self, self.cls, name, found)
 
     def delete_plain(self, tr: Tracer, name: str) -> None:
         raw = tr.static_lookup(self.cls, name)
         tr.guard_lookup(self.cls, name, raw)
         if isinstance(raw, property) and raw.fdel is not None:
             tr.wrap(raw.fdel, None).call(tr, [self], {})
+            return
+        if isinstance(deleter := tr.static_lookup(type(raw), "__delete__"), types.FunctionType):
+            tr.wrap(deleter, None).call(tr, [tr.wrap(raw, None), self], {})
             return
         slot = raw if isinstance(raw, types.MemberDescriptorType) else None
         if self.own(tr, name, slot) is None:
@@ -305,7 +315,7 @@ class ObjectValue(Value):
         raw = tr.static_lookup(self.cls, name)
         if raw is None and name != "__hash__":  # whose None the keys of dictionaries ask for
             raise GraphBreak(OPERATION, f"{name} of {self.describe()}, whose class sets it to None")
-        if raw is MISSING or isinstance(raw, SLOT_WRAPPERS) or raw is None:
+        if raw is MISSING or is_c_method(raw, name) or raw is None:
             tr.guard_lookup(self.cls, name, raw)
             return None
         return bind_class_attribute(tr, self, self.cls, name, raw)

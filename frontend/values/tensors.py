@@ -147,6 +147,8 @@ class TensorValue(GraphValue):
         raise GraphBreak(DATA_DEPENDENT_BRANCH, f"the branch depends on the value of {self.describe()}")
 
     def arg(self, tr: Tracer) -> Any:
+        if self.attrs and self.is_input and "data" in self.attrs:
+            self._refuse("new data")
         return self.node
 
     def fake(self, tr: Tracer) -> Any:
@@ -161,6 +163,8 @@ class TensorValue(GraphValue):
         if name in self.attrs:
             return self.attrs[name]
         raw = tr.static_lookup(self.cls, name)
+        if "data" in self.attrs and (self.is_input or raw is MISSING):
+            return self._refuse(name)
         if raw is not _FOUND[_torch_class(self.cls)].get(name, MISSING):  # the program's, in its class or in torch's
             return self._of_the_program(tr, name, raw)
         self._guard_class(tr, name, raw)
@@ -187,7 +191,9 @@ class TensorValue(GraphValue):
                     tr.guards.add(PropertyEquals(self.source, "is_leaf", True))
                 return ConstValue(None)
             raise GraphBreak(OPERATION, f"grad_fn of {self.describe()}")
-        if name in ("__dict__", "_backward_hooks", "_base", "_version"):
+        if name == "_version":
+            return self._version(tr)
+        if name in ("__dict__", "_backward_hooks", "_base"):
             raise GraphBreak(OPERATION, f"{name} of {self.describe()}")
         if self.source is not None and self.is_input:
             real = tr.real_inputs[self.node]
@@ -236,6 +242,16 @@ class TensorValue(GraphValue):
         else:
             tr.guards.add(ClassFinds(source, name, raw))
 
+    def _version(self, tr: Tracer) -> Value:
+        """What an input had counted when the frame was entered, and the writes of the graph so far."""
+        if self.source is None or not self.is_input or tr.region is not None or self.example.is_inference():
+            return self._refuse("_version")
+        if tr.writes_inputs(except_for=self):
+            return self._refuse("_version")  # which may share its memory, and counts for both
+        number, source = tr.real_inputs[self.node]._version, Attr(self.source, "_version")
+        before = tr.number_input(number, source) if tr.dims.takes_data(number, source) else tr.wrap(number, source)
+        return tr.binary("+", before, ConstValue(tr.writes_to(self)))
+
     def _grad(self, tr: Tracer) -> Value:
         if self.source is None or not self.is_input:
             return ConstValue(None) if not self.example.is_leaf else self._refuse("grad")
@@ -251,6 +267,26 @@ class TensorValue(GraphValue):
         same = mine.dtype == other.dtype and mine.device == other.device and tuple(mine.shape) == tuple(other.shape)
         return same and not other.requires_grad and value is not self
 
+    def _takes_data(self, value: Value) -> bool:
+        """Whether ``value`` is surely accepted as the data of this input."""
+        if self.source is None or not (self.is_input or "data" in self.attrs) or not isinstance(value, TensorValue):
+            return False
+        mine, other = self.example, value.example
+        if mine.dtype != other.dtype or mine.device != other.device or mine.is_inference() or other.is_inference():
+            return False
+        return not mine.requires_grad or (mine.shape == other.shape and mine.stride() == other.stride())
+
+    def _set_data(self, tr: Tracer, value: Value) -> None:
+        """The frame assigns it behind the graph; until then, the program computes with the new data.
+
+        A tensor that requires gradients is not computed with any more: it would be the leaf that it was, of other data.
+        """
+        tr.effects.changed(self)
+        data = self.attrs["data"] = tr.emit("call_method", "detach", [value], {})
+        assert isinstance(data, TensorValue)
+        if not self.example.requires_grad:
+            self.node, self.example, self.is_input = data.node, data.example, False
+
     def _refuse(self, name: str) -> Value:
         raise GraphBreak(OPERATION, f"{name} of {self.describe()}")
 
@@ -261,6 +297,9 @@ class TensorValue(GraphValue):
             return
         if name == "data" and value is self:
             return  # it has that data already
+        if name == "data" and self._takes_data(value) and tr.region is None:
+            self._set_data(tr, value)
+            return
         raw = tr.static_lookup(self.cls, name)
         is_taken = hasattr(torch.Tensor, name) or (raw is not MISSING and hasattr(type(raw), "__get__"))
         if is_taken or (self.is_input and self.source is None):

@@ -49,6 +49,12 @@ def test_modes() -> None:
             assert not ti.is_fake(torch.ones(1))
 
 
+@checks("device_constructors")
+def test_device_constructors() -> None:
+    assert {torch.ones, torch.tensor, torch.arange} <= ti.device_constructors()
+    assert torch.add not in ti.device_constructors()
+
+
 @checks("below_autograd", "disable_autocast", "is_any_autocast_enabled")
 def test_autograd_switches() -> None:
     x = torch.ones(2, requires_grad=True)

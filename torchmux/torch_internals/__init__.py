@@ -114,6 +114,7 @@ from .modes import (
     count_dispatch_modes,
     count_function_modes,
     default_devices,
+    device_constructors,
     disable_autocast,
     is_any_autocast_enabled,
     is_forward_ad_active,

@@ -38,6 +38,13 @@ def default_devices() -> tuple[Any, ...] | None:
     return tuple(m.device for m in modes) if all(type(m) is DeviceContext for m in modes) else None
 
 
+def device_constructors() -> set[Any]:
+    """The functions of torch that a default device is given to."""
+    from torch.utils._device import _device_constructors
+
+    return _device_constructors()
+
+
 def switches() -> dict[Any, Any]:
     """C functions that set global state on which operators depend, each with the one that tells it."""
     names = {"_set_sdp_priority_order": "_get_sdp_priority_order"}

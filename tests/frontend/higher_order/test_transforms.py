@@ -347,6 +347,44 @@ def test_cond(backend, function):
     assert len(torchmux.report(compiled).graphs) == 1
 
 
+def test_cond_in_vmap(backend):
+    """Both branches for all rows where the condition depends on the row, as eager does."""
+
+    def each(x):
+        return vmap(lambda row: torch.cond(row.sum() > 0, torch.sin, lambda r: r + SCALE, (row,)))(x)
+
+    def all_of_them(x):
+        positive = x.sum() > 0
+        return vmap(lambda row: torch.cond(positive, torch.sin, torch.cos, (row,)))(x)
+
+    for function in (each, all_of_them):
+        compiled = agree(function, matrix(grad=False), backend=backend)
+        agree(function, -matrix(grad=False), backend=backend, compiled=compiled)
+
+
+@pytest.mark.parametrize("captures_numbers", [False, True])
+def test_cond_with_numbers(backend, captures_numbers):
+    """A number of one branch is known when the graph has run; what both return is known before."""
+
+    def passes_on(x):
+        return torch.cond(x.sum() > 0, lambda y: (y + 1, 3, 5), lambda y: (y - 1, 4, 5), (x,))
+
+    def uses_what_both_return(x):
+        y, _, number = passes_on(x)
+        return y * number
+
+    def computes(x):
+        y, number, _ = passes_on(x)
+        return y + 1 if number > 3 else y - 1
+
+    with torchmux.config.patch(capture_scalar_outputs=captures_numbers):
+        for function, breaks in ((passes_on, 0), (uses_what_both_return, 0), (computes, None)):
+            compiled = None
+            for given in (matrix(grad=False), -matrix(grad=False), matrix(4, grad=False)):
+                options = {"breaks": breaks, "compiled": compiled}
+                compiled = agree(function, given, backend=backend, **options)
+
+
 def test_cond_by_what_is_known(backend):
     def function(x, flag):
         rows = torch.cond(x.shape[0] > 3, lambda a: a * 2, lambda a: a * 3, (x,))

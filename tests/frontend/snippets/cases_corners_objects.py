@@ -683,3 +683,81 @@ class UpString(str):
 @case(inputs=lambda: (tensor(), LongTuple((1, 2)), UpString("ab")))
 def case_tuple_and_string_subclasses(x, t, s):
     return x + len(t), t[0], tuple(t), s.upper(), s + "c", s == "ab", len(s), f"{s}", t == (1, 2), {s: 1}["ab"]
+
+
+class Attributes(dict):
+    __getattr__ = dict.get
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class Strict(dict):
+    __getattr__ = dict.__getitem__
+    fetch = dict.get
+    count = dict.__len__
+
+
+class Pushes(list):
+    push = list.append
+    __lshift__ = list.append
+    __call__ = list.__getitem__
+    __eq__ = list.__ne__
+    __hash__ = None
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), Attributes(scale=2)))
+def case_special_methods_that_are_other_methods_of_c(x, settings):
+    settings.result = x * settings.scale
+    other = Attributes(settings, more=1)
+    other.less = 5
+    del other.scale
+    return settings, other, other.missing, vars(settings), "result" in settings
+
+
+@case(one_graph=True)
+def case_methods_of_c_under_other_names(x):
+    strict, pushes = Strict(a=x), Pushes([x])
+    try:
+        strict.missing  # noqa: B018
+    except KeyError as error:
+        caught = repr(error)
+    pushes.push(2)
+    pushes << 3  # noqa: B018
+    return strict.a, strict.fetch("b", 4), strict.count(), caught, pushes(1), list(pushes), pushes == [1]
+
+
+class Positive:
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else getattr(instance, self.name, 1)
+
+    def __set__(self, instance, value):
+        setattr(instance, self.name, value)
+
+    def __delete__(self, instance):
+        delattr(instance, self.name)
+
+
+class Measured:
+    size = Positive()
+
+
+@case(one_graph=True)
+def case_descriptor_that_deletes(x):
+    measured = Measured()
+    measured.size = 3
+    y = x * measured.size
+    del measured.size
+    return y, measured.size, vars(measured)
+
+
+@case(one_graph=True)
+def case_what_metaclasses_have_and_classes_have_not(x):
+    found = (
+        hasattr(Measured, "__abstractmethods__"),
+        getattr(int, "__abstractmethods__", 3),
+        hasattr(abc.ABC, "register"),
+    )
+    return x + 1, found, hasattr(abc.ABC, "__abstractmethods__")

@@ -248,7 +248,7 @@ def default_dtype_is_asked():
     yield run, (tensor(),)
 
 
-@feature(more="a graph is made under one default dtype")
+@feature()
 def default_dtype_is_set(x):
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -257,7 +257,7 @@ def default_dtype_is_set(x):
     return y, torch.ones(1)
 
 
-@feature(more="a graph is made under one default device")
+@feature()
 def default_device_is_set(x):
     torch.set_default_device("meta")
     y = torch.ones(3)

@@ -149,6 +149,28 @@ def data_is_assigned(x):
 
 
 @feature()
+def data_of_an_argument_is_assigned(x):
+    view = x.view(-1)
+    x.data = x[:2] * 2
+    x.add_(1)
+    return x * 3, view, x.data, x.requires_grad, x.shape, x.contiguous() is x
+
+
+@feature(inputs=lambda: (tensor(), tensor() * 2))
+def data_of_arguments_is_swapped(x, y):
+    x.data, y.data = y.data, x.data
+    return x - y
+
+
+@feature(backward=False, inputs=with_leaf)
+def data_of_a_parameter_is_assigned_last(x):
+    y = x.detach() + 1
+    with torch.no_grad():
+        x.data = x.data - 0.1
+    return y
+
+
+@feature()
 def data_of_an_intermediate_is_assigned(x):
     y = x * 2
     y.data = x + 1
@@ -232,10 +254,7 @@ def gradient_functions_are_asked():
     yield run, (leaf(3),)
 
 
-@feature(
-    more="the version counter of a tensor is not known while it is traced",
-    again="the number read between graphs is dynamic the second time",
-)
+@feature()
 def versions(x):
     before = x._version
     x.add_(1)
