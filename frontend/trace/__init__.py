@@ -27,6 +27,7 @@ Beside them:
 * ``attention_switches`` follows the global switches that the program sets, ``autocast_regions`` leaves autocast as it
   was where a graph fails;
 * ``defaults`` has the dtype and the device that the program sets as defaults for new tensors;
+* ``protocols`` asks objects for the members of a protocol;
 * ``overlap`` and ``same_tensor`` tell whether tensors share memory, or are one object.
 
 A trace is thrown away when it breaks or has to assume something else; the room "capture" decides what comes next, and

@@ -75,8 +75,11 @@ class Defaults:
         Raises:
             GraphBreak: the result depends on a default that cannot be given.
         """
-        if tr.region is not None:  # whose function runs again, under other defaults
-            raise GraphBreak(breaks.TORCH_STATE, f"{tr.region.what} under a default that the program has set")
+        region = tr.region
+        while region is not None and region.transform:
+            region = region.parent
+        if region is not None:  # its function runs again, under other defaults
+            raise GraphBreak(breaks.TORCH_STATE, f"{region.what} under a default that the program has set")
         if kind == "call_function" and target in ti.device_constructors():
             device = self.current_device()
             if device is not None and _is_none(kwargs.get("device")):

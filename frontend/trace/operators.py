@@ -37,6 +37,7 @@ from ..values.tensors import TensorValue, is_torch_class
 from ..values.texts import DataText
 from .enumerations import ask_member
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY
+from .protocols import has_members
 from .same_tensor import may_be_one
 from .subclasses import SubclassValue
 from .tracer import Tracer
@@ -501,7 +502,7 @@ class Operators(Tracer):
                 found = cls in own.__mro__
             else:
                 if getattr(cls, "_is_protocol", False) and cls not in own.__mro__:
-                    raise GraphBreak(breaks.OPERATION, f"isinstance() with protocol {cls.__qualname__}")
+                    return has_members(self, value, cls)
                 asks = self.static_lookup(type(cls), "__subclasscheck__")
                 self.guard_lookup(type(cls), "__subclasscheck__", asks)
                 if isinstance(asks, types.FunctionType) and not self.is_settled_function(asks):

@@ -527,9 +527,7 @@ class Reader(Tracer):
         """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
         changed = {value.source for value in self.effects.changed_values}
         for source, cell in self._shared_cells:
-            if (
-                cell in changed
-            ):  # a check sees the contents of the frame's cells, not the cells, so this check never holds
+            if cell in changed:  # a check sees what is in the frame's cells, not the cells: this one never holds
                 self.guards.same(source, cell)
             else:
                 self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))

@@ -103,6 +103,22 @@ class IsSubclass(Guard):
     is_watched = always_checked
 
 
+@kind
+class IsInstance(Guard):
+    """``isinstance`` gives this answer for an object and a class that defines ``__instancecheck__``."""
+
+    cls: type
+    holds: bool
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"isinstance({value}, {out.const(self.cls)}) is {self.holds}"
+
+    def words(self) -> str:
+        return f"{'counts' if self.holds else 'does not count'} as {short(self.cls)}"
+
+    is_watched = always_checked
+
+
 def derived_from(cls: type, references: tuple[weakref.ref, ...]) -> bool:
     """Whether the classes that derive directly from a class are those that are referred to, in their order."""
     found: list[type] = type.__subclasses__(cls)

@@ -27,6 +27,7 @@ from torchmux.frontend.guards.kinds.classes import (
     ClassMethodIs,
     DerivesAsBefore,
     HasSubclasses,
+    IsInstance,
     IsSubclass,
     NotInClasses,
 )
@@ -210,6 +211,7 @@ EXAMPLES = [
     (DerivesAsBefore(x, Base.__mro__), Base, Other, "x.__mro__ == _c0", "derives from the same classes"),
     (HasSubclasses(x, tuple(map(weakref.ref, Base.__subclasses__()))), Base, int, "_c0(x, _c1)",
      f"has the same {len(Base.__subclasses__())} subclasses"),
+    (IsInstance(x, Base, True), Base(), 3, "isinstance(x, _c0) is True", "counts as Base"),
     (IsSubclass(x, Base, True), Base, int, "issubclass(x, _c0) is True", "counts as Base"),
     (NotInClasses(x, "extra"), Base, Other, "all('extra' not in c.__dict__ for c in x.__mro__)", "has no extra"),
     (MethodNameIs(x, "append"), [].append, [].extend, "x.__name__ == 'append'", "is method append"),

@@ -9,6 +9,7 @@ import decimal
 import enum
 import fractions
 import functools
+import typing
 import weakref
 
 import torch
@@ -761,3 +762,49 @@ def case_what_metaclasses_have_and_classes_have_not(x):
         hasattr(abc.ABC, "register"),
     )
     return x + 1, found, hasattr(abc.ABC, "__abstractmethods__")
+
+
+@typing.runtime_checkable
+class Applies(typing.Protocol):
+    factor: int
+
+    def apply(self, x): ...
+
+
+class AppliesByClass:
+    factor = 1
+
+    def apply(self, x):
+        return x * 2
+
+
+class HasFactor:
+    factor = 1
+
+
+class AppliesByItself(HasFactor):
+    def __init__(self, apply):
+        self.apply = apply
+
+
+class Asks:
+    factor = 3
+
+    def __getattr__(self, name):
+        return name
+
+
+APPLIES, HAS_FACTOR = AppliesByClass(), HasFactor()
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), AppliesByItself(torch.sin), AppliesByItself(None)))
+def case_members_of_a_protocol(x, given, without):
+    objects = [APPLIES, HAS_FACTOR, given, without]
+    found = [isinstance(each, Applies) for each in objects]
+    return [each.apply(x) if isinstance(each, Applies) else None for each in objects], found
+
+
+@case(inputs=lambda: (tensor(), Asks()))
+def case_members_of_a_protocol_that_are_asked_for(x, asks):
+    made = AppliesByItself(torch.cos)
+    return x + 1, isinstance(asks, Applies), isinstance(x, Applies), isinstance(3, Applies), isinstance(made, Applies)

@@ -131,6 +131,26 @@ def region_with_a_break(x):
     return y, z, torch.ones(4) + x
 
 
+def within_vmap(x):
+    torch.set_default_dtype(torch.float64)
+    y = torch.vmap(lambda row: row + torch.ones(1))(x[None])
+    torch.set_default_dtype(torch.float32)
+    return y
+
+
+def in_a_branch(x):
+    torch.set_default_dtype(torch.float64)
+    y = torch.cond(x.sum() > 0, lambda x: x + torch.ones(1), lambda x: x - torch.ones(1), (x.double(),))
+    torch.set_default_dtype(torch.float32)
+    return y
+
+
+def test_functions_that_torch_calls(backend):
+    """What runs at once takes the defaults; what torch may run again later breaks."""
+    agree(within_vmap, backend, (X,), (X,))
+    agree(in_a_branch, backend, (X,), breaks=1)
+
+
 def test_device(backend):
     for function in (refused, device_and_back, left_by_an_error):
         agree(function, backend, (X,), (X,))
