@@ -1,4 +1,4 @@
-"""The programs of ``micro.py`` as other people write them: scenes, dynamics, prices, sound, graphs, decoding, updates."""
+"""The programs of ``micro.py`` as other people write them: scenes, motion, prices, sound, graphs, decoding, updates."""
 
 from __future__ import annotations
 

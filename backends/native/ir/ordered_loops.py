@@ -47,8 +47,8 @@ class Scan:
 class Scatter:
     """``target[position] = value``, or what ``combine`` makes of the element and the value, at each point of a space.
 
-    ``combine`` is a binary operation: ``add``, ``mul``, ``max`` or ``min``; nothing where values replace elements.  Only
-    the CPU knows others than ``add``.
+    ``combine`` is ``add``, ``mul``, ``max`` or ``min``, or empty where values replace elements.  Only the CPU knows
+    others than ``add``.
 
     Points that differ in a loop of ``apart`` go to different places; those that differ only in ``serial`` may meet, and
     are written in order.

@@ -36,7 +36,7 @@ def _scattered(
     adds: bool = False,
     combine: str = "",
 ) -> Value:
-    """A copy of ``a`` with each element of ``source`` written to ``place`` of its index, or combined with what is there.
+    """A copy of ``a`` with each element of ``source`` written to ``place`` of its index, or combined with that.
 
     Elements whose indices differ in other dimensions than ``serial`` go to different places.
     """

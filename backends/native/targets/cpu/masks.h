@@ -9,12 +9,12 @@ enum { f64_eq = 0, f64_ne = 4, f64_lt = 17, f64_le = 18, f64_gt = 30, f64_ge = 2
 #define COMPARE_HALVES(name, op, T) INLINE mask name(T##v a, T##v b) { \
   return (mask)__builtin_ia32_cvtmask2d512((u16)(T##_BITS(a.low, b.low, T##_##name) | T##_BITS(a.high, b.high, T##_##name) << 8)); }
 INLINE i64v sel(mask m, i64v a, i64v b) {
-  int k = __builtin_ia32_cvtd2mask512(m);
-  return {(i64h)__builtin_ia32_blendmq_512_mask((longs)b.low, (longs)a.low, (u8)k), (i64h)__builtin_ia32_blendmq_512_mask((longs)b.high, (longs)a.high, (u8)(k >> 8))};
+  u16 k = __builtin_ia32_cvtd2mask512(m);
+  return {(i64h)__builtin_ia32_blendmq_512_mask((longs)b.low, (longs)a.low, (u8)k), (i64h)__builtin_ia32_blendmq_512_mask((longs)b.high, (longs)a.high, (u8)__builtin_ia32_kshiftrihi(k, 8))};
 }
 INLINE f64v sel(mask m, f64v a, f64v b) {
-  int k = __builtin_ia32_cvtd2mask512(m);
-  return {__builtin_ia32_blendmpd_512_mask(b.low, a.low, (u8)k), __builtin_ia32_blendmpd_512_mask(b.high, a.high, (u8)(k >> 8))};
+  u16 k = __builtin_ia32_cvtd2mask512(m);
+  return {__builtin_ia32_blendmpd_512_mask(b.low, a.low, (u8)k), __builtin_ia32_blendmpd_512_mask(b.high, a.high, (u8)__builtin_ia32_kshiftrihi(k, 8))};
 }
 #else
 #define COMPARE_HALVES(name, op, T) INLINE mask name(T##v a, T##v b) { \
