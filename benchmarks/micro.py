@@ -249,8 +249,10 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_fields  # noqa: F401  (these fill the table)
     import micro_models  # noqa: F401
     import micro_operators  # noqa: F401
+    import micro_others  # noqa: F401
     import micro_pieces  # noqa: F401
     import micro_programs  # noqa: F401
+    import micro_scenes  # noqa: F401
     import micro_science  # noqa: F401
     import micro_sequences  # noqa: F401
     import micro_steps  # noqa: F401

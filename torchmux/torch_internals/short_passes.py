@@ -39,12 +39,10 @@ class ShortPasses:
         function._backward_cls.is_short = False
 
     @classmethod
-    def of(
-        cls, function: Any, inputs: Sequence[Any], unused: frozenset[int], tangents: Sequence[torch.Tensor]
-    ) -> ShortPasses | None:
-        """The short passes, if the graph allows for them; gradients do not depend on the inputs ``unused``.
+    def of(cls, function: Any, inputs: Sequence[Any], tangents: Sequence[torch.Tensor]) -> ShortPasses | None:
+        """The short passes, if the graph allows for them; ``tangents`` are those of the traced graph.
 
-        AOTAutograd detaches such inputs.  ``tangents`` are those of the traced graph.
+        Whoever calls :attr:`apply` detaches inputs on which no gradients depend, as AOTAutograd does.
         """
         plain = PlainPasses.of(function, tangents)
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
@@ -53,7 +51,6 @@ class ShortPasses:
             or len(tensors) != plain.inputs
             or len(inputs) != plain.inputs
             or any(t.device.type != "cpu" for t in tensors)  # elsewhere, backward runs in another thread
-            or any(inputs[i].requires_grad for i in unused if i < len(inputs))
         ):
             return None
         return cls(function, plain)

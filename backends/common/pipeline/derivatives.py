@@ -133,19 +133,24 @@ class Derivatives:
             for kind in devices
             if torch.amp.is_autocast_available(kind)
         ]
-        self._unread = [at for at, node in enumerate(captured.graph.find_nodes(op="placeholder")) if not node.users]
-        unused = joint.unused.difference(self._unread)
-        self._short = internals.ShortPasses.of(function, example_inputs, unused, tangents.traced)
+        placeholders = captured.graph.find_nodes(op="placeholder")
+        # Those that gradients do not depend on may require some, as weights do of which autocast makes a cast.
+        self._left_out = [
+            (at, bool(placeholders[at].users))
+            for at in joint.unused
+            if at < len(placeholders) and getattr(example_inputs[at], "requires_grad", False)
+        ]
+        self._short = internals.ShortPasses.of(function, example_inputs, tangents.traced)
         tangents.traced = ()
         self._watch(function)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         short = self._short
         if short is not None and short.fit():
-            if self._unread:  # they may require gradients, as weights do of which autocast makes a cast
+            if self._left_out:
                 taken = list(args)
-                for at in self._unread:
-                    taken[at] = None
+                for at, is_read in self._left_out:
+                    taken[at] = args[at].detach() if is_read else None
                 args = tuple(taken)
             results: Sequence[Any] = short.apply(*args)
             return results

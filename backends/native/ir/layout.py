@@ -18,7 +18,7 @@ _APART = 8
 ONCE_COST = 20
 """What costs as much as a function such as ``exp``, and is the same for all rows, is computed once and not for each."""
 
-_SHORT = 16
+_SHORT = 32
 _MANY = 64
 
 

@@ -45,7 +45,10 @@ class Scan:
 
 @dataclass(eq=False)
 class Scatter:
-    """``target[position] = value``, or ``+= value`` if it ``adds``, at each point of a space.
+    """``target[position] = value``, or what ``combine`` makes of the element and the value, at each point of a space.
+
+    ``combine`` is ``add``, ``mul``, ``max`` or ``min``, or empty where values replace elements.  Only the CPU knows
+    others than ``add``.
 
     Points that differ in a loop of ``apart`` go to different places; those that differ only in ``serial`` may meet, and
     are written in order.
@@ -56,8 +59,12 @@ class Scatter:
     value: Node
     apart: tuple[Var, ...]
     serial: tuple[Var, ...]
-    adds: bool
+    combine: str = ""
     origins: list[Any] = field(default_factory=list)
+
+    @property
+    def adds(self) -> bool:
+        return self.combine == "add"
 
     @property
     def reads(self) -> set[Buffer]:

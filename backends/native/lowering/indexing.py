@@ -11,7 +11,7 @@ import torch
 from .. import faults
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
-from ..ir.operations import Unsupported
+from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.values import Value, broadcast
 from . import calls
 from .reductions import divided, reduce
@@ -48,15 +48,22 @@ def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *opti
     _, mode, _, weights, last, padding = given
     length = _bag_length(offsets, at)
     alone = all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.node.users)
-    plain = mode in (0, 1) and weights is None and not last and padding == -1 and not named
+    plain = not last and not named and (mode == 0 or (mode == 1 and weights is None and padding == -1))
     if length is None or not alone or not plain or not weight.dtype.is_floating_point:
         return calls.call(ctx, op, (weight, at, offsets, *options), named)
     _not_empty(weight)
     ctx.keep(weight)
 
     def element(i: Any) -> Node:
-        row = checked(at.at((i[0] * length + i[1],)), weight.sizes[0], "bag")
-        return weight.at((row, i[2]))
+        nth = (i[0] * length + i[1],)
+        row = checked(at.at(nth), weight.sizes[0], "bag")
+        found = weight.at((row, i[2]))
+        if weights is not None:
+            found = binary("mul", found, ops.cast(weights.at(nth), found.dtype))
+        if padding < 0:
+            return found
+        left_out = compare("eq", ops.from_index(row), const(padding, torch.int64))
+        return where(left_out, const(0, found.dtype), found)
 
     bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, element)
     total = reduce(ctx, "sum", bags, [1], False, compute_type(weight.dtype))

@@ -423,9 +423,10 @@ def _shift(op: str, ctx: Context, a: Any, b: Any) -> Value:
         if ops.is_float(x.dtype) or x.dtype is torch.bool:
             raise Unsupported(f"a shift of {x.dtype}")
         kind = torch.iinfo(x.dtype)
-        if y.op == "const" and 0 <= y.attr < kind.bits:
-            return binary(op, x, y)
         inside = binary("and", compare("ge", y, _like(y, 0)), compare("lt", y, _like(y, kind.bits)))
+        least, most = ranges.of(y)
+        if least >= 0 and most < kind.bits:
+            return binary(op, x, y)
         shifted = binary(op, x, where(inside, y, _like(y, 0)))
         fill = binary("shr", x, _like(x, kind.bits - 1)) if op == "shr" and kind.min < 0 else _like(x, 0)
         return where(inside, shifted, fill)

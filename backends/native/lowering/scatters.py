@@ -6,13 +6,14 @@ each position.  The rest are loops that run in order; cases that these do not co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..ir import operations as ops
-from ..ir.expressions import Node
+from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
 from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.ordered_loops import Scatter, loops
@@ -32,9 +33,10 @@ def _scattered(
     place: Callable[[Indices], Sequence[Index]],
     serial: Sequence[int],
     *,
-    adds: bool,
+    adds: bool = False,
+    combine: str = "",
 ) -> Value:
-    """A copy of ``a`` with each element of ``source`` written to ``place`` of its index.
+    """A copy of ``a`` with each element of ``source`` written to ``place`` of its index, or combined with that.
 
     Elements whose indices differ in other dimensions than ``serial`` go to different places.
     """
@@ -55,7 +57,7 @@ def _scattered(
     position = at.position(tuple(place(variables)))
     value = ops.cast(source.at(variables), buffer.dtype)
     apart = loops([v for d, v in enumerate(variables) if d not in serial])
-    program.add(Scatter(buffer, position, value, apart, loops([variables[d] for d in serial]), adds))
+    program.add(Scatter(buffer, position, value, apart, loops([variables[d] for d in serial]), combine or "add" * adds))
     return copy
 
 
@@ -118,6 +120,51 @@ def _chosen(a: Value, dim: int, at: Value, values: Value, adds: bool) -> Value:
 lowers(aten.scatter.src)(_along(aten.scatter.src, False))
 lowers(aten.scatter.value)(_along(aten.scatter.value, False))
 lowers(aten.scatter_add.default)(_along(aten.scatter_add.default, True))
+
+
+_REDUCES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@lowers(aten.scatter_reduce.two)
+def _scatter_reduce(
+    ctx: Context, a: Value, dim: int, at: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    """Elements are combined in the order in which they come; a mean counts them."""
+    in_place = ctx.writes.place(ctx.node, a) is not None
+    if in_place or ctx.program.device.type != "cpu" or 0 in (a.rank, at.rank) or _is_refused(a, adds=True):
+        options = {"include_self": include_self}
+        return calls.call(ctx, aten.scatter_reduce.two, (a, dim, at, source, reduce), options)
+    dim %= a.rank
+    found = _indices(ctx, a, at, a.sizes[dim], "element", dim)
+
+    def place(i: Indices) -> list[Index]:
+        return [*i[:dim], found(i), *i[dim + 1 :]]
+
+    start = a
+    if not include_self:
+        start = _scattered(ctx, a, scalar(_neutral(_REDUCES[reduce], a.dtype), a.dtype, at.sizes), place, [dim])
+    values = Value(at.sizes, a.dtype, converted(source, a.dtype).at)
+    result = _scattered(ctx, start, values, place, [dim], combine=_REDUCES[reduce])
+    if reduce != "mean":
+        return result
+    counted = compute_type(a.dtype)
+    none = scalar(int(include_self), counted, a.sizes)
+    counts = _scattered(ctx, none, scalar(1, counted, at.sizes), place, [dim], adds=True)
+
+    def mean(i: Indices) -> Node:
+        total, count = ops.cast(result.at(i), counted), binary("maximum", counts.at(i), const(1, counted))
+        return ops.cast(binary("div" if ops.is_float(counted) else "floor_div", total, count), a.dtype)
+
+    return Value(a.sizes, a.dtype, mean)
+
+
+def _neutral(combine: str, dtype: torch.dtype) -> int | float:
+    """What changes nothing that it is combined with."""
+    if combine in ("add", "mul"):
+        return int(combine == "mul")
+    if ops.is_float(dtype):
+        return -math.inf if combine == "max" else math.inf
+    return torch.iinfo(dtype).min if combine == "max" else torch.iinfo(dtype).max
 
 
 @lowers(aten.index_put.default, aten._unsafe_index_put.default)

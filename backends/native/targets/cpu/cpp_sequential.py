@@ -11,6 +11,13 @@ from ...ir.ordered_loops import Scan, Scatter
 from .cpp import PARALLEL_WORK, Function, sizes_in, sizes_of
 from .cpp_scopes import NAMES, Writer, register_type
 
+_COMBINED = {
+    "add": "{old} + {new}",
+    "mul": "{old} * {new}",
+    "max": "maximum({old}, {new})",
+    "min": "minimum({old}, {new})",
+}
+
 
 def print_sequential(step: Scan | Scatter) -> Function:
     """The C++ function of a step."""
@@ -121,11 +128,12 @@ class _Printer:
         for variable in [*rows, *inside]:
             w.push(variable)
         value = self._name(step.value)
-        if step.adds:
+        if step.combine:
             at = f"{self._pointer(step.target)} + {w.index(step.position)}"
             old = f"load({at}, m)" if self.vector is not None else f"load({at})"
             kind = register_type(step.value.dtype, self.vector is not None)
-            value = f"({kind})({old} + {value})" if self.vector is None else f"{old} + {value}"
+            value = _COMBINED[step.combine].format(old=old, new=value)
+            value = f"({kind})({value})" if self.vector is None else value
         self._store(value, step.value)
         shared = innermost is not None and not rows
         for variable in reversed(inside):

@@ -72,7 +72,23 @@ template <class V> struct two { V low, high; };
 template <class H, class V> INLINE two<H> split(V v) { two<H> h; __builtin_memcpy(&h, &v, sizeof(V)); return h; }
 template <class H> INLINE i64v split(i64v v) { return v; }
 template <class H> INLINE f64v split(f64v v) { return v; }
-template <class V, class H> INLINE V join(H low, H high) { two<H> h = {low, high}; V v; __builtin_memcpy(&v, &h, sizeof(V)); return v; }
+#if defined(__has_builtin) && (LANES == 16 || LANES == 8 || LANES == 4)
+#if __has_builtin(__builtin_shufflevector)
+#define JOINS_IN_REGISTERS
+#endif
+#endif
+// Through memory, where two stores come before one load, takes a processor 15 cycles.
+template <class V, class H> INLINE V join(H low, H high) {
+#ifndef JOINS_IN_REGISTERS
+  two<H> h = {low, high}; V v; __builtin_memcpy(&v, &h, sizeof(V)); return v;
+#elif LANES == 16
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif LANES == 8
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+#endif
+}
 SPECIAL i64v join<i64v>(i64h low, i64h high) { return {low, high}; }
 SPECIAL f64v join<f64v>(f64h low, f64h high) { return {low, high}; }
 
@@ -157,12 +173,7 @@ template <class V> INLINE V keep(All, V v, V) { return v; }
 INLINE mask first(Some m) { return count() < m.n; }
 INLINE f32v sel(mask m, f32v a, f32v b) { return m ? a : b; }
 INLINE i32v sel(mask m, i32v a, i32v b) { return m ? a : b; }
-template <class V> INLINE V sel_halves(mask m, V a, V b) {
-  i64v c = convert<i64v>(m);
-  return {c.low ? a.low : b.low, c.high ? a.high : b.high};
-}
-INLINE i64v sel(mask m, i64v a, i64v b) { return sel_halves(m, a, b); }
-INLINE f64v sel(mask m, f64v a, f64v b) { return sel_halves(m, a, b); }
+#include "masks.h"
 INLINE i16v sel(mask m, i16v a, i16v b) { return convert<i16v>(m) ? a : b; }
 INLINE i8v sel(mask m, i8v a, i8v b) { return convert<i8v>(m) ? a : b; }
 INLINE u8v sel(mask m, u8v a, u8v b) { return convert<i8v>(m) ? a : b; }
@@ -363,8 +374,6 @@ template <class M> INLINE void scatter(flag* p, i64v at, mask v, M m) {
 }
 
 // --- comparisons and choices ------------------------------------------------------------------------------------------
-#define COMPARE_HALVES(name, op, T) INLINE mask name(T##v a, T##v b) { \
-  return convert<mask>(i64v{(i64h)(a.low op b.low), (i64h)(a.high op b.high)}); }
 #define COMPARE(name, op) \
   template <class V> INLINE mask name(V a, V b) { return as_mask(a op b); } \
   COMPARE_HALVES(name, op, i64) COMPARE_HALVES(name, op, f64) \

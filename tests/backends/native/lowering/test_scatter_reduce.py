@@ -1,0 +1,77 @@
+"""Elements that meet at one place, in all the ways in which they are combined."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torchmux
+
+REDUCES = ("sum", "mean", "prod", "amax", "amin")
+
+
+def every(a, at, source, wide):
+    answers = []
+    for reduce in REDUCES:
+        for include_self in (True, False):
+            answers.append(a.scatter_reduce(0, at, source, reduce, include_self=include_self))
+            answers.append(a.scatter_reduce(1, wide, source, reduce, include_self=include_self))
+    return answers
+
+
+def own(function, *args):
+    """What the compiled function returns, all of it computed by native."""
+    compiled = torchmux.compile(function, backend="native", fullgraph=True)
+    results = compiled(*args)
+    report = torchmux.report(compiled)
+    assert not report.library_calls, report
+    assert report.share == 1.0
+    return results
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8], ids=str)
+def test_every_way(dtype):
+    torch.manual_seed(0)
+    a, source = (torch.randint(0, 9, shape).to(dtype) for shape in ((6, 5), (7, 5)))
+    if dtype.is_floating_point:
+        source[2, 1], source[3, 3] = torch.nan, torch.inf
+    at = torch.randint(0, 5, (7, 1)).expand(7, 5)
+    wide = torch.randint(0, 4, (6, 5))
+    for got, expected in zip(own(every, a, at, source, wide), every(a, at, source, wide), strict=True):
+        torch.testing.assert_close(got, expected, equal_nan=True)
+
+
+def test_gradients():
+    def total(a, at, source):
+        return sum(a.scatter_reduce(0, at, source, r, include_self=False).sin().sum() for r in ("sum", "mean", "amax"))
+
+    torch.manual_seed(0)
+    leaves = [torch.randn(6, 4, requires_grad=True), torch.randn(9, 4, requires_grad=True)]
+    at = torch.randint(0, 6, (9, 4))
+    found = []
+    for function in (total, torchmux.compile(total, backend="native", fullgraph=True)):
+        found.append(torch.autograd.grad(function(leaves[0], at, leaves[1]), leaves))
+    for got, expected in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def test_index_out_of_range():
+    compiled = torchmux.compile(lambda a, at, s: a.scatter_reduce(0, at, s, "amax"), backend="native")
+    with pytest.raises((RuntimeError, IndexError), match="out of bounds"):
+        compiled(torch.zeros(3), torch.tensor([3]), torch.zeros(1))
+
+
+def test_bags():
+    def bags(at, weight, by):
+        return (
+            F.embedding_bag(at, weight, mode="sum", padding_idx=2),
+            F.embedding_bag(at, weight, mode="sum", per_sample_weights=by),
+            F.embedding_bag(at, weight, mode="sum", per_sample_weights=by, padding_idx=0),
+        )
+
+    torch.manual_seed(0)
+    given = torch.randint(0, 5, (6, 7)), torch.randn(5, 8), torch.randn(6, 7)
+    with torch.no_grad():
+        for got, expected in zip(own(bags, *given), bags(*given), strict=True):
+            torch.testing.assert_close(got, expected)
