@@ -84,6 +84,11 @@ def save_shared_object(
         if entries and _form(entry) != _form(entries[0]):
             left_out.append(f"{captured.qualname}: an entry for other inputs than the last one")
             continue
+        # C has none of these arguments: the sizes of the tensors alone would choose among their values.
+        if entries and set(entry.fixed) != set(entries[0].fixed):
+            these = "; ".join(entry.fixed) or "any"
+            left_out.append(f"{captured.qualname}: an entry for other arguments than the last one ({these})")
+            continue
         entries.append(entry)
     if not entries:
         raise SaveRefused(

@@ -169,3 +169,23 @@ def test_attention(length, tmp_path):
     path = tmp_path / "attends.so"
     torchmux.save(compiled(Attends(), (x, mask)), path, format="so")
     torch.testing.assert_close(tuple(CModel(path, 2)(x, mask)), Attends()(x, mask))
+
+
+def test_arguments_that_c_does_not_have_are_those_of_the_last_call(tmp_path):
+    """Entries for other values would be chosen by sizes."""
+
+    def program(x, mode):
+        return x.sum(0) if mode == "sum" else x.mean(0)
+
+    made = torchmux.compile(program, backend="native", dynamic=False)
+    calls = [(torch.ones(3, 4), "sum"), (torch.ones(5, 4), "mean"), (torch.ones(6, 4), "mean")]
+    for call in calls:
+        made(*call)
+    (left_out,) = torchmux.save(made, tmp_path / "libprogram.so", format="so")
+    assert "an entry for other arguments than the last one (mode == 'sum')" in left_out
+    model = CModel(tmp_path / "libprogram.so", 1)
+    for size in (5, 6):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(model(x)[0], x.mean(0))
+    with pytest.raises(RuntimeError, match="3"):
+        model(torch.ones(3, 4))

@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 KEY_VARIABLE = "TORCHMUX_CACHE_KEY"
 PAUSE_S = 60.0
-"""For how long an address that has failed is left alone."""
+"""For how long an address that has failed is left alone: twice as long after each further failure, since a client may
+try for half a minute before it says so."""
 
 _MAGIC = b"tmxf"
 _HEAD = len(_MAGIC) + hashlib.sha256().digest_size
@@ -74,7 +75,7 @@ class _Address:
         self.address = address
         self.dropped: set[str] = set()  # what did not load here is not fetched again
         self._files: Files | None = None
-        self._rests_until = 0.0
+        self._rests_until, self._pause = 0.0, PAUSE_S
         self._warned: set[str] = set()
         self._lock = threading.Lock()
 
@@ -122,12 +123,15 @@ class _Address:
             with self._lock:
                 if self._files is None:
                     self._files = files_at(self.address, config.cache_size_limit)
-            return work(self._files)
+            done = work(self._files)
+            self._pause = PAUSE_S
+            return done
         except TorchmuxError as error:  # fsspec is not installed
             why = str(error)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-        self._rests_until = time.monotonic() + PAUSE_S
+        self._rests_until = time.monotonic() + self._pause
+        self._pause *= 2
         self._warn_once(
             "failed", f"config.cache={self.address!r} cannot be used, only the folder of this machine: {why}"
         )

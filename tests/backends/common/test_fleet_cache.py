@@ -123,6 +123,25 @@ def test_an_address_that_cannot_be_used_costs_one_warning(machine, monkeypatch, 
     assert caplog.text.count("cannot be used, only the folder of this machine") == 1
 
 
+def test_an_address_that_keeps_failing_is_asked_ever_more_rarely(machine, monkeypatch):
+    monkeypatch.setenv(fleet.KEY_VARIABLE, "of the fleet")
+    now, asked = [1000.0], []
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
+
+    class Files:
+        def read(self, name):
+            asked.append(now[0] - 1000)
+            if len(asked) != 4:
+                raise OSError("gone")
+
+    monkeypatch.setattr(fleet, "files_at", lambda *args: Files())
+    with config.patch(cache="memory://x"), machine("first"):
+        for _ in range(900):
+            assert default_cache().load(KEY) is None
+            now[0] += 1
+    assert asked[:6] == [0, 60, 180, 420, 421, 481]
+
+
 @pytest.mark.slow
 def test_a_second_machine_compiles_nothing(address, machine):
     def program(x):
