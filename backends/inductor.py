@@ -39,7 +39,8 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> C
     Raises:
         InvalidOption: Inductor has no such setting, or the setting has another type.  This is checked here, at the
             first compilation, because listing the settings requires importing Inductor.
-        GraphRefused: the decomposition or derivative of an operator depends on data.
+        GraphRefused: the decomposition or derivative of an operator depends on data, or a result that consists of
+            other tensors is a view.
     """
     from torchmux import torch_internals as internals
 
@@ -72,9 +73,11 @@ def _compiled(
     """
     from torchmux import torch_internals as internals
 
-    from .common.pipeline.aot import fake_inputs
+    from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
     from .common.pipeline.derivatives import refuse
 
+    if returns_views_of_subclasses(gm):
+        raise GraphRefused(VIEW_OF_SUBCLASS)
     mode, fakes = fake_inputs(gm, example_inputs)
     given = [position for position in range(len(fakes)) if position not in frozen]
     sizes = [(given.index(position), dim) for position, dim in _sizes(fakes) if position not in frozen]

@@ -10,8 +10,9 @@ wait; their first steps are not told, since they disturb each other.  With GPUs 
 sees only its own; without, by gloo.
 
 ``step`` rows have milliseconds for a step (median), peak memory in MiB, the share of the time of communication during
-which the same rank computes, and 20 losses.  ``cold`` rows have seconds of the first step with an empty cache: of ranks
-that share it, of ranks that have one each, and of a single rank.
+which the same rank computes, how often it communicates, how long its GPU works, with the kernels that take longest,
+and 20 losses: a step that takes longer than the GPU works waits for the host.  ``cold`` rows have seconds of the first
+step with an empty cache: of ranks that share it, of ranks that have one each, and of a single rank.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ MODELS = ("bert", "llama")
 WAYS = ("ddp_around", "ddp_inside", "fsdp_blocks", "tp_blocks")
 HOWS = ("shared", "apart", "alone")
 LOSSES = 20
+_PROFILED = 2  # steps
 POLL = 0.2  # seconds
 _PR_SET_PDEATHSIG = 1
 # (batch, tokens) of a rank, by size and model
@@ -169,7 +171,7 @@ def run_row(row: dict[str, Any], turn: Path | None) -> dict[str, Any]:
         told["ms"] = round(statistics.median(times[-row["steps"] :]) * 1e3, 3)
         told["memory_mib"] = _peak_memory(cuda)
         told["losses"] = [round(float(loss), 6) for loss in losses[:LOSSES]]
-        told["hidden"] = _hidden(step, cuda)
+        told |= _profiled(step, cuda)
     if row["compiler"] in ("native", "inductor"):
         told["report"] = _told_by_torchmux(run, blocks, row["way"])
     dist.destroy_process_group()
@@ -204,11 +206,15 @@ def _told_by_torchmux(run: Any, blocks: Any, way: str) -> dict[str, Any]:
             "cache_hits": hits, "notes": sorted(notes)[:5]}  # fmt: skip
 
 
-def _hidden(step: Callable[[], Any], cuda: bool) -> float | None:
-    """The share of the time of communication during which this rank computes."""
+def _profiled(step: Callable[[], Any], cuda: bool) -> dict[str, Any]:
+    """What two steps under the profiler tell.
+
+    ``hidden`` is the share of the time of communication during which this rank computes, ``sent`` how often it
+    communicates in a step, ``busy_ms`` how long the device works in a step, and ``top`` the kernels that take longest.
+    """
     kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * cuda
     with torch.profiler.profile(activities=kinds) as profile:
-        for _ in range(2):
+        for _ in range(_PROFILED):
             step()
         if cuda:
             torch.cuda.synchronize()
@@ -223,7 +229,17 @@ def _hidden(step: Callable[[], Any], cuda: bool) -> float | None:
     else:
         sent = [e for e in spans if e["name"].startswith("gloo:")]
         computed = [e for e in spans if e["name"].startswith(("aten::", "CompiledFunction", "torchmux", "## Call"))]
-    return hidden_share(map(_span, sent), map(_span, computed))
+    busy = sum(end - begin for begin, end in _union(map(_span, [*sent, *computed])))
+    times: dict[str, float] = {}
+    for event in (*sent, *computed):
+        times[event["name"]] = times.get(event["name"], 0) + event["dur"] / _PROFILED / 1e3
+    longest = sorted(times.items(), key=lambda item: -item[1])[:6]
+    return {
+        "hidden": hidden_share(map(_span, sent), map(_span, computed)),
+        "sent": len(sent) // _PROFILED,
+        "busy_ms": round(busy / _PROFILED / 1e3, 3),
+        "top": {name[:80]: round(ms, 3) for name, ms in longest},
+    }
 
 
 def _span(event: dict[str, Any]) -> Interval:
@@ -475,18 +491,19 @@ def _read(file: str) -> list[dict[str, Any]]:
 def table(file: str) -> str:
     """The rows as Markdown; the last of each name counts."""
     rows = {_name(row): row for row in _read(file)}
-    lines = ["| model | way | compiler | ms a step | MiB | hidden | losses from eager's | first step, s |",
-             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    titles = ["model", "way", "compiler", "ms a step", "busy, ms", "MiB", "hidden", "sent", "losses from eager's",
+              "first step, s"]  # fmt: skip
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name, row in rows.items():
         if row["kind"] != "step":
             continue
         eager = rows.get(("step", row["model"], row["way"], "eager", row["size"], row["dtype"]), {}).get("losses")
         if "failed" in row:
-            cells: list[Any] = [f"failed: {row['failed'].strip().splitlines()[-1][:80]}", "", "", "", ""]
+            cells: list[Any] = [f"failed: {row['failed'].strip().splitlines()[-1][:80]}", "", "", "", "", "", ""]
         else:
             apart = max((abs(a - b) for a, b in zip(row["losses"], eager, strict=True)), default=0) if eager else "?"
-            cells = [row["ms"], row["memory_mib"], row["hidden"], apart if apart == "?" else f"{apart:.1e}",
-                     row.get("first_step_s", "")]  # fmt: skip
+            cells = [row["ms"], row.get("busy_ms", ""), row["memory_mib"], row["hidden"], row.get("sent", ""),
+                     apart if apart == "?" else f"{apart:.1e}", row.get("first_step_s", "")]  # fmt: skip
         lines.append("| " + " | ".join(map(str, (*name[1:4], *cells))) + " |")
     lines += ["", "| model | way | compiler | first step, cache shared | one each | one rank alone |",
               "|---|---|---|---|---|---|"]  # fmt: skip

@@ -111,7 +111,7 @@ _KINDS = [
         "tensor subclass or overridden torch function",
         "Your own class may redefine what every operator does, and the operators of a graph would not follow it. "
         "Tensors of a class that says what they consist of (`__tensor_flatten__`) are captured; the graph ends where "
-        "they are made, where one that is an argument is written to, and where what they consist of cannot be compared.",
+        "one is made, where one that is an argument is written to, and where what it consists of cannot be compared.",
         "call it outside the compiled function",
     ),
     BreakKind(

@@ -57,11 +57,11 @@ def add_before_summing(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.target is not _aten.add.Tensor or node.kwargs or len(node.args) != 2:
             continue
-        sums = [_summed(operand) for operand in node.args]
-        if sums[0] is None or sums[1] is None or sums[0] is sums[1]:
+        first, second = (_summed(operand) for operand in node.args)
+        if first is None or second is None or first is second:
             continue
-        (first, second), known = sums, node.meta.get("val")
-        values = [known, *(s.args[0].meta.get("val") for s in sums)]
+        known = node.meta.get("val")
+        values = [known, *(start.args[0].meta.get("val") for start in (first, second))]
         if first.args[1:] != second.args[1:] or not all(_alike(known, value) for value in values):
             continue
         with graph.inserting_before(node):

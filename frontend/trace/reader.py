@@ -228,9 +228,8 @@ class Reader(Tracer):
                 breaks.OPERATION,
                 f"a dictionary view from outside the compiled function ({source.words() if source else '?'})",
             )
-        if (iterator := wrap_iterator(self, obj, source)) is not None:
-            return iterator
-        found = wrap_context(self, obj, source) or wrap_distributed(self, obj, source)
+        found = wrap_iterator(self, obj, source) or wrap_context(self, obj, source)
+        found = found or wrap_distributed(self, obj, source)
         if found is not None:
             return found
         if classify.is_operator_object(obj):

@@ -33,6 +33,9 @@ from .tangents import Backward, Tangents
 Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]]]
 
 
+VIEW_OF_SUBCLASS = "a result that consists of other tensors is a view of an input, or of another result"
+
+
 class NeedsAutograd(Exception):
     """The short way cannot be right for this graph; the message says why."""
 
@@ -151,8 +154,8 @@ def through_autograd(
     """
     if overlap.may_be_written_to(gm, fakes):
         raise StaysInTorch(overlap.REASON)
-    if _returns_views_of_subclasses(gm):
-        raise StaysInTorch("a result that consists of other tensors is a view of an input, or of another result")
+    if returns_views_of_subclasses(gm):
+        raise StaysInTorch(VIEW_OF_SUBCLASS)
     settings: dict[str, Any] = {"training": training, "strict": strict, "whole": whole}
     if training:  # of inference, only what the short way cannot do comes here
         with contextlib.suppress(_ReturnsWhatItWrites):
@@ -277,7 +280,7 @@ def has_subclasses(gm: GraphModule) -> bool:
     return any(isinstance(v, torch.Tensor) and not internals.is_fake(v) and internals.is_wrapper(v) for v in values)
 
 
-def _returns_views_of_subclasses(gm: GraphModule) -> bool:
+def returns_views_of_subclasses(gm: GraphModule) -> bool:
     """Whether a result that consists of others shares memory with an input or another result.
 
     AOTAutograd makes such a result from the sizes and strides of the whole, which many classes do not understand.

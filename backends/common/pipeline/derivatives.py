@@ -286,10 +286,13 @@ def refuse(run: Run, backend: str) -> Run:
     function = internals.compiled_function()
     if function is not None:
         backward = function.backward
+        expected = internals.ExpectedGradients(function) if internals.has_subclasses(function) else None
 
         def choosing(ctx: Any, *gradients: Any) -> Any:
             if _is_differentiated(gradients):
                 raise DerivativeUnavailable(words.format(f"this is {_AGAIN}"))
+            if expected is not None and not expected.accepts(_unboxed(gradients)):
+                raise DerivativeUnavailable(words.format(f"this is {_OTHER}"))
             return backward(ctx, *gradients)
 
         function.backward = staticmethod(internals.not_captured(choosing))
