@@ -83,7 +83,8 @@ class _Recomputer:
 
 def _is_cheap(made: Statement) -> bool:
     """Whether it takes few instructions, and no more bytes than its result, which lie in the same order."""
-    if made.value.cost > _MOST_COST or _extents(made) is None or index.product(v.size for v in made.kept) < _LEAST:
+    count = index.product(v.size for v in made.kept)
+    if made.value.cost > _MOST_COST or _extents(made) is None or type(count) is not int or count < _LEAST:
         return False
     if any(n.op == "check" for n in operators_in(made.value)):
         return False

@@ -1,7 +1,6 @@
 """GPUs, by kernels in Triton, which Triton's interpreter runs on the CPU as well.
 
-* ``target`` is the class, ``selection`` who computes products, with their ``epilogues``, ``loading`` what loads and
-  launches,
+* ``target`` is the class, ``selection`` who computes products, ``loading`` what loads and launches,
 * ``loops`` plans the loops of a kernel, ``shapes`` the sizes of its blocks,
 * ``module`` prints the kernels of a graph and the function that launches them, ``gpu_host`` that function for a GPU,
 * ``compiling`` has kernels compiled by processes (``worker``), ``driver`` loads and launches machine code,
