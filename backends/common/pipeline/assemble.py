@@ -157,10 +157,15 @@ def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     if isinstance(function, FunctionType):
         part = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
     else:
-
-        def part(*args: Any) -> Any:
-            return function(*args)
-
+        part = _calling(function)
     part.__name__ = part.__qualname__ = name
     part.__module__ = __name__
+    return part
+
+
+def _calling(function: Callable[..., Any]) -> FunctionType:
+    def part(*args: Any) -> Any:
+        return function(*args)
+
+    assert isinstance(part, FunctionType)
     return part

@@ -245,10 +245,10 @@ class _Probe:
     def cast(self, args: Sequence[Any]) -> torch.Tensor:
         weight: torch.Tensor = args[self._at]
         if self._is_matrix:
-            found: torch.Tensor = torch.mm(self._nothing, weight).grad_fn._saved_mat2  # type: ignore[union-attr]
+            found: torch.Tensor = torch.mm(self._nothing, weight).grad_fn._saved_mat2
         else:
             total = torch.linalg.vecdot(self._nothing, weight).grad_fn
-            found = total.next_functions[0][0]._saved_other  # type: ignore[union-attr]
+            found = total.next_functions[0][0]._saved_other
         return found if found.dtype is self._dtype else weight.to(self._dtype)
 
 
