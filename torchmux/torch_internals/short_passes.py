@@ -32,7 +32,7 @@ class ShortPasses:
         self._function, self._plain = function, plain
         self._wanted = tuple(zip(plain.differentiable, plain.layouts, strict=True))
         # Of function.apply, this leaves out what concerns functorch, which fit() excludes.
-        self.apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+        self.apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         boxed = function.compiled_fw
         self._forward: Callable[..., Any] = getattr(boxed, "direct", None) or (lambda *args: boxed(list(args)))
         function._backward_cls.symints = function._backward_cls.opaque_objects = ()

@@ -154,14 +154,18 @@ def _direct(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """A plain function with a name, which is what generated code can refer to."""
-
-    def call(*args: Any) -> Any:
-        return function(*args)
-
-    part: Any = call
     if isinstance(function, FunctionType):
         part = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    else:
+        part = _calling(function)
     part.__name__ = part.__qualname__ = name
     part.__module__ = __name__
-    found: Callable[..., Any] = part
-    return found
+    return part
+
+
+def _calling(function: Callable[..., Any]) -> FunctionType:
+    def part(*args: Any) -> Any:
+        return function(*args)
+
+    assert isinstance(part, FunctionType)
+    return part
