@@ -18,6 +18,7 @@ from torch.utils import _pytree
 
 from .judging.calls import Called, Records, plain
 from .judging.frontends import Frontend, OurFrontend
+from .oracle import nudged
 
 SEED = 20
 
@@ -146,11 +147,7 @@ class Trial:
         return module.double() if self.wide else module
 
     def _jittered(self, value: torch.Tensor) -> torch.Tensor:
-        if self._jitter is None or not value.is_floating_point():
-            return value
-        steps = torch.rand(value.shape, generator=self._jitter, dtype=torch.float64).to(value.device) * 2 - 1
-        unit = torch.finfo(self._precision or value.dtype).eps
-        return (value.double() * (1 + unit * steps)).to(value.dtype)
+        return value if self._jitter is None else nudged(value, self._jitter, self._precision)
 
     @property
     def generator(self) -> torch.Generator:

@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from torchmux import program_calls
-from torchmux.conformance.oracle import sharing
+from torchmux.conformance.oracle import nudged, sharing
 
 from . import surroundings
 from .parcel import Parcel
@@ -59,24 +59,31 @@ class Trials:
         self.parcel = parcel
         self.real = parcel.real_inputs()
 
-    def inputs(self, run: str, *, wide: bool = False) -> list[Any]:
-        """Fresh inputs; parameters and buffers are the tensors that code was compiled with, unless ``wide``."""
-        draw = torch.Generator().manual_seed(SEED + sum(map(ord, run)))
+    def inputs(self, run: str, *, wide: bool = False, draw: int = 0) -> list[Any]:
+        """Fresh inputs; parameters and buffers are the tensors that code was compiled with, unless ``wide``.
+
+        A ``draw`` other than 0 changes each number by up to a unit in the last place, those of parameters, too.
+        """
+        order = torch.Generator().manual_seed(SEED + sum(map(ord, run)))
+        steps = torch.Generator().manual_seed(draw)
         static = set(self.parcel.static_inputs)
         shared = _shared([v for p, v in enumerate(self.real) if isinstance(v, torch.Tensor) and p not in static])
         bases: dict[int, torch.Tensor] = {}
 
+        def drawn(value: torch.Tensor) -> torch.Tensor:
+            return nudged(value, steps) if draw else value
+
         def changed(value: torch.Tensor) -> torch.Tensor:
-            return value if run == "call" else _CHANGES[run](value, draw)
+            return drawn(value if run == "call" else _CHANGES[run](value, order))
 
         found = []
         for position, value in enumerate(self.real):
-            if not isinstance(value, torch.Tensor) or (position in static and not wide):
+            if not isinstance(value, torch.Tensor) or (position in static and not wide and not draw):
                 found.append(value)
                 continue
             with torch.inference_mode(value.is_inference()), torch.no_grad():
                 if position in static:
-                    fresh = widened(value.detach())
+                    fresh = widened(drawn(value.detach())) if wide else drawn(value.detach()).clone()
                 elif (storage := _storage(value)) in shared or not _is_dense(value):
                     # Copies share memory as the originals do, also with themselves.
                     if storage not in bases:
@@ -103,9 +110,9 @@ class Trials:
                 first = found if first is None and "kept" in names else first
                 yield name, found
 
-    def observed(self, run: Callable[..., Any], name: str, *, wide: bool = False) -> dict[str, Any]:
+    def observed(self, run: Callable[..., Any], name: str, *, wide: bool = False, draw: int = 0) -> dict[str, Any]:
         """What ``run`` returns, which inputs it writes to, its gradients, and what shares memory."""
-        inputs = self.inputs(inputs_of(name), wide=wide)
+        inputs = self.inputs(inputs_of(name), wide=wide, draw=draw)
         before = [v.detach().clone() if isinstance(v, torch.Tensor) else None for v in inputs]
         torch.manual_seed(SEED)
         program_calls.made[0] += 1
@@ -117,7 +124,7 @@ class Trials:
                 if was is None or _same(value.detach(), was):
                     continue
                 written[position] = value.detach().clone()
-                if position in self.parcel.static_inputs and not wide:
+                if position in self.parcel.static_inputs and not wide and not draw:
                     value.detach().copy_(was)
         tensors = [v for v in (*outputs, *inputs) if isinstance(v, torch.Tensor)]
         return {

@@ -5,6 +5,6 @@
 * ``observation``: nested values, compared leaf by leaf.
 """
 
-from .tensors import Difference, compare_tensors, distance, largest, sharing
+from .tensors import Difference, compare_tensors, distance, largest, nudged, sharing
 
-__all__ = ["Difference", "compare_tensors", "distance", "largest", "sharing"]
+__all__ = ["Difference", "compare_tensors", "distance", "largest", "nudged", "sharing"]

@@ -84,6 +84,16 @@ def compare_tensors(
     )  # fmt: skip
 
 
+def nudged(value: torch.Tensor, generator: torch.Generator, precision: torch.dtype | None = None) -> torch.Tensor:
+    """``value``, of floating-point numbers, each changed by up to one unit in the last place of ``precision``, which is
+    its own dtype by default: the same problem, with different rounding errors."""
+    if not value.is_floating_point():
+        return value
+    steps = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device) * 2 - 1
+    unit = torch.finfo(precision or value.dtype).eps
+    return (value.double() * (1 + unit * steps)).to(value.dtype)
+
+
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The numbers of a tensor: dense, real (a complex number is two), without a gradient."""
     bare = tensor.detach().resolve_conj().resolve_neg()

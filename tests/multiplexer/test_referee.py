@@ -1,0 +1,61 @@
+"""Eager's process judges results: by eager's error, which may be small by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchmux
+from torchmux.multiplexer import worker
+from torchmux.multiplexer.parcel import PARCEL, pack
+
+NAMES = ["call", "other"]
+
+
+def cancels(x: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x, (64,)).sum()
+
+
+def in_another_order(x: torch.Tensor) -> list[torch.Tensor]:
+    return [F.layer_norm(x, (64,)).flip(0).reshape(-1, 8).sum(0).sum()]
+
+
+def in_half_precision(x: torch.Tensor) -> list[torch.Tensor]:
+    return [F.layer_norm(x.bfloat16(), (64,)).float().sum()]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Callable[..., list[str]]:
+    """``judged(x, *others)``: what is wrong with each of ``others``, which compute :func:`cancels`."""
+
+    def work(x: torch.Tensor, *others: Callable[[torch.Tensor], Any]) -> list[str]:
+        def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+            pack(gm, inputs, training=False, static_inputs=(), strict=False).save(tmp_path / PARCEL)
+            return gm.forward
+
+        torchmux.compile(cancels, backend=backend, fullgraph=True)(x)
+        referee = worker.Worker({"parcel": str(tmp_path / PARCEL), "folder": str(tmp_path)})
+        referee.reference(60)
+        found = []
+        for number, other in enumerate(others):
+            for name, shown in referee.trials.runs(other, NAMES):
+                torch.save(shown, tmp_path / f"{number}-{name}")
+            found.append(referee.judge(str(tmp_path / str(number)), NAMES)["wrong"])
+        return found
+
+    return work
+
+
+def test_a_sum_that_cancels_is_judged_by_more_than_one_error_of_eager(judged, monkeypatch) -> None:
+    given = [torch.randn(64, 64, generator=torch.Generator().manual_seed(n)) for n in range(12)]
+    for x in given:
+        right, rough = judged(x, in_another_order, in_half_precision)
+        assert right == ""
+        assert "is off by" in rough
+    monkeypatch.setattr(worker, "DRAWS", 1)
+    assert any(judged(x, in_another_order) != [""] for x in given)
