@@ -27,8 +27,8 @@ _SUMS = {
 _CANCELLING = ("cumsum", "masked.cumsum", "log_softmax.with_dtype")
 """Operators whose steps, in the working precision, may be larger than their results."""
 
-_CANCELLING_BACKWARD = ("nn.functional.gelu",)
-"""Operators whose gradients are sums of functions that cancel at places that no change of the inputs shows."""
+_CANCELLING_BACKWARD = ("nn.functional.gelu", "nn.functional.interpolate.bicubic")
+"""Operators whose gradients are sums that cancel at places that no change of the inputs shows."""
 
 QUICK_SAMPLES, SAMPLES = 2, 8
 """How many samples a case of an operator runs at the quick level and at the full level."""
