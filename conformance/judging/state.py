@@ -27,7 +27,8 @@ from typing import Any
 
 import torch
 
-from torchmux.torch_internals.modes import autograd_switches, count_dispatch_modes, count_function_modes
+from torchmux import torch_internals
+from torchmux.torch_internals.modes import count_dispatch_modes, count_function_modes
 
 _PATCHABLE = (
     torch,
@@ -265,7 +266,7 @@ _READERS: dict[str, Callable[[], Any]] = {
         gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.get_freeze_count() > 0, list(map(id, gc.callbacks)),
     ),
     "import hooks": lambda: [id(each) for each in (*sys.meta_path, *sys.path_hooks)],
-    "switches of autograd and attention": autograd_switches,
+    "switches of autograd and attention": torch_internals.autograd_switches,
     "environment of C": _environment_of_c,
     "standard files": _standard_files,
     "locale": lambda: locale.setlocale(locale.LC_ALL),
