@@ -39,11 +39,14 @@ class Onnxrt(Requirements):
             _SCRIPTS + "onnxruntime_nan_in_max_pooling.py",
             "onnxruntime>=1.20,<1.33",
         ),
-        Expected(
-            "semantics/special/signs_of_zeros",
-            "ONNX Runtime loses the sign of zeros.",
-            _SCRIPTS + "onnxruntime_signs_of_zeros.py",
-            "onnxruntime>=1.20,<1.33",
+        *(
+            Expected(
+                f"semantics/{case}",
+                "ONNX Runtime loses the sign of zeros.",
+                _SCRIPTS + "onnxruntime_signs_of_zeros.py",
+                "onnxruntime>=1.20,<1.33",
+            )
+            for case in ("special/signs_of_zeros", "identities/nothing_and_one")
         ),
         Expected(
             "models/mobilevit/training",
@@ -101,7 +104,7 @@ class Tvm(Requirements):
     """TVM, whose threads take their settings from the environment; it prints uncaught exceptions by itself."""
 
     backend = "tvm"
-    sets = ("TVM_BIND_THREADS", "TVM_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "sys hooks")
+    sets = ("TVM_BIND_THREADS", "TVM_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "sys hooks", "import hooks")
     expected = tuple(
         Expected(f"semantics/{case}", why)
         for case, why in (

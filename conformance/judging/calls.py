@@ -77,6 +77,7 @@ class Called:
         finally:
             record["written"] = [_version(tensor) != was for tensor, was in zip(inputs, versions, strict=True)]
             record["inputs"] = [self._records.kept(tensor) for tensor in inputs]
+            record["left on inputs"] = [_left_on(tensor) for tensor in inputs]
             record["random"] = random_states(self._device)
             self._records.append(record)
 
@@ -117,6 +118,13 @@ def _outline(tensor: torch.Tensor) -> str:
     words += ["requires a gradient"] * tensor.requires_grad + ["is a leaf"] * tensor.is_leaf
     words += ["of inference mode"] * tensor.is_inference() + ["conjugated by a flag"] * tensor.is_conj()
     return " ".join(words)
+
+
+def _left_on(tensor: torch.Tensor) -> str:
+    """What a call may leave on an input beside its numbers: attributes, hooks, a gradient; torch's marks aside."""
+    words = sorted(name for name in vars(tensor) if not name.startswith("_dynamo"))
+    words += [f"{len(tensor._backward_hooks)} hooks"] if tensor._backward_hooks else []
+    return ", ".join(words + ["a gradient"] * (tensor.is_leaf and tensor.grad is not None))
 
 
 def _version(tensor: torch.Tensor) -> int:

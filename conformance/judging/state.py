@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import ctypes
 import decimal
 import functools
 import gc
+import json
 import locale
 import logging
 import multiprocessing
 import os
+import pickle
+import random
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -22,6 +27,7 @@ from typing import Any
 
 import torch
 
+from torchmux import torch_internals
 from torchmux.torch_internals.modes import count_dispatch_modes, count_function_modes
 
 _PATCHABLE = (
@@ -32,6 +38,12 @@ _PATCHABLE = (
     torch.autograd,
     builtins,
     os,
+    random,
+    json,
+    copy,
+    pickle,
+    subprocess,
+    threading,
     sys.modules["time"],
 )
 
@@ -63,6 +75,10 @@ def snapshot() -> dict[str, Any]:
     found = {name: _tried(read) for name, read in _READERS.items()}
     for home in _PATCHABLE:
         found[f"functions of {home.__name__}"] = {n: value for n, value in vars(home).items() if callable(value)}
+    layers = [each for each in vars(torch.nn).values() if isinstance(each, type)]
+    found["functions of layers"] = {
+        f"{layer.__name__}.{n}": value for layer in layers for n, value in vars(layer).items() if callable(value)
+    }
     return found
 
 
@@ -150,12 +166,31 @@ def _signals() -> dict[int, Any]:
 def _limits() -> list[Any]:
     import resource
 
-    return [resource.getrlimit(each) for each in (resource.RLIMIT_AS, resource.RLIMIT_CORE, resource.RLIMIT_STACK)]
+    names = ("AS", "CORE", "STACK", "NOFILE", "CPU", "DATA", "NPROC", "MEMLOCK")
+    return [resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in names]
 
 
-def _umask() -> str:
+def _status(*fields: str) -> list[str]:
+    """Lines of what Linux says of this process."""
     with open("/proc/self/status", encoding="ascii") as file:
-        return next((line for line in file if line.startswith("Umask")), "")
+        return [line for line in file if line.startswith(fields)]
+
+
+def _environment_of_c() -> dict[bytes, bytes]:
+    """What libraries see of the environment: they may set variables that ``os.environ`` does not have."""
+    entries = ctypes.POINTER(ctypes.c_char_p).in_dll(_libc(), "environ")
+    found, place = {}, 0
+    while (entry := entries[place]) is not None:
+        name, _, text = entry.partition(b"=")
+        found[name] = text
+        place += 1
+    left_out = {*declared, *_SET_BY_TORCH, *os.environ}
+    return {n: text for n, text in found.items() if os.fsdecode(n) not in left_out and not n.startswith(b"__KMP")}
+
+
+def _standard_files() -> list[tuple[int, int]]:
+    """Which files standard input and errors are; output is the suite's own meanwhile."""
+    return [(os.fstat(number).st_dev, os.fstat(number).st_ino) for number in (0, 2)]
 
 
 def _children() -> list[str]:
@@ -225,7 +260,15 @@ _READERS: dict[str, Callable[[], Any]] = {
     "recursion limit": sys.getrecursionlimit,
     "switch interval": sys.getswitchinterval,
     "signal handlers": _signals,
-    "garbage collector": lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
+    "signals of the process": lambda: _status("SigBlk", "SigIgn"),
+    "timers": lambda: [signal.getitimer(number)[0] > 0 for number in range(3)],
+    "garbage collector": lambda: (
+        gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.get_freeze_count() > 0, list(map(id, gc.callbacks)),
+    ),
+    "import hooks": lambda: [id(each) for each in (*sys.meta_path, *sys.path_hooks)],
+    "switches of autograd and attention": torch_internals.autograd_switches,
+    "environment of C": _environment_of_c,
+    "standard files": _standard_files,
     "locale": lambda: locale.setlocale(locale.LC_ALL),
     "decimal context": lambda: repr(decimal.getcontext()),
     "warning filters": _blanket_filters,
@@ -234,7 +277,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "processor affinity": lambda: os.sched_getaffinity(0),
     "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
     "limits of resources": _limits,
-    "file mode mask": _umask,
+    "file mode mask": lambda: _status("Umask"),
     "modes that see operators": lambda: (count_function_modes(), count_dispatch_modes()),
     "how tensors are printed": lambda: str(torch.tensor([1 / 3, 1e-9, 1e5], dtype=torch.float64)),
     "how long numbers may be as text": sys.get_int_max_str_digits,

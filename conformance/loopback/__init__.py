@@ -4,11 +4,12 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
 ``CAUGHT_AS`` names, alone.
 
 * ``kit``: how a fault is declared, and how one operator of a graph is made wrong;
-* ``numerics``: values; ``integers``: whole numbers and orders; ``layout``: memory, views, dtypes;
+* ``numerics``: values; ``formulas``: functions and derivatives that are nearly right; ``integers``: whole numbers and
+  orders; ``layout``: memory, views, dtypes;
 * ``simplifications``: rewrites that do not hold; ``arguments``: what operators are asked for beside tensors;
 * ``gradients`` and ``engine``: training; ``corners``: faults that only some sizes, dtypes, layouts or arguments have;
 * ``state``: what lasts from call to call, or changes in the process; ``turns``: what goes wrong in some calls only;
-  ``stale``: code made for something else;
+  ``stale``: code made for something else; ``surroundings``: what is left around it;
 * ``process``: what happens to it; ``honesty``: what is said of it.
 """
 
@@ -27,6 +28,7 @@ from . import (
     arguments,
     corners,
     engine,
+    formulas,
     gradients,
     honesty,
     integers,
@@ -36,16 +38,18 @@ from . import (
     simplifications,
     stale,
     state,
+    surroundings,
     turns,
 )
 from .kit import Fault
 
-_MODULES = (
-    numerics, integers, simplifications, corners, arguments, layout, gradients, engine, state, stale, turns, process,
-    honesty,
+_KINDS = (
+    numerics.faults, integers.faults, formulas.faults, simplifications.faults, corners.faults, arguments.faults,
+    layout.faults, gradients.faults, engine.faults, formulas.gradients, state.faults, surroundings.faults, stale.faults,
+    turns.faults, process.faults, honesty.faults,
 )  # fmt: skip
 
-ALL: dict[str, Fault] = {fault.name: fault for module in _MODULES for fault in module.faults}
+ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}
 
 FAULTS = {name: fault.compile for name, fault in ALL.items()}
 

@@ -18,6 +18,18 @@ PREFIX = "operators/"
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
 
+_SUMS = {
+    "cumsum": 64, "masked.cumsum": 64,
+    "nn.functional.interpolate.trilinear": 8, "nn.functional.interpolate.bicubic": 16,
+}  # fmt: skip
+"""Operators that add so many numbers of a sample, which eager does exactly by chance or in a wider type."""
+
+_CANCELLING = ("cumsum", "masked.cumsum", "log_softmax.with_dtype")
+"""Operators whose steps, in the working precision, may be larger than their results."""
+
+_CANCELLING_BACKWARD = ("nn.functional.gelu", "nn.functional.interpolate.bicubic")
+"""Operators whose gradients are sums that cancel at places that no change of the inputs shows."""
+
 QUICK_SAMPLES, SAMPLES = 2, 8
 """How many samples a case of an operator runs at the quick level and at the full level."""
 
@@ -58,6 +70,8 @@ def _case(
         quick=quick,
         reference=not operator.random and dtype.is_floating_point,
         elementwise=elementwise,
+        cancels=operator.name in _CANCELLING or (backward and operator.name in _CANCELLING_BACKWARD),
+        terms=_SUMS.get(operator.name, 0),
         source=source if not operator.random else None,
     )
 
@@ -128,7 +142,10 @@ def call(
     inputs = [t for t in given if isinstance(t, torch.Tensor) and t.requires_grad]
     if not outputs or not inputs:
         return result
-    weights = [torch.linspace(0.5, 1.5, max(o.numel(), 1)).to(o)[: o.numel()].view(o.shape) for o in outputs]
+    # These are inputs of the gradients, whose condition is that of them too.
+    weights = [
+        trial.given(torch.linspace(0.5, 1.5, max(o.numel(), 1))).to(o)[: o.numel()].view(o.shape) for o in outputs
+    ]
     # Only leaves: their gradients have their layout.  The layout of others depends on the formula; torch promises
     # nothing.
     torch.autograd.backward(outputs, weights, inputs=inputs)

@@ -107,6 +107,44 @@ def beyond_floating_point(trial: Trial) -> Any:
 
 
 @case(reference=False)
+def shifts_by_any_count(trial: Trial) -> Any:
+    """Shifts by as many bits as a number has, or more, leave nothing of it but its sign."""
+    counts = torch.tensor([0, 1, 6, 7, 8, 15, 16, 31, 32, 33, 63, 64, 100], device=trial.device)
+    given = [torch.tensor([[1], [-1], [77], [torch.iinfo(t).min]], device=trial.device).to(t) for t in WIDTHS]
+
+    def f(given: list[torch.Tensor], counts: torch.Tensor) -> list[torch.Tensor]:
+        shifts = [counts.to(n.dtype) for n in given]
+        found = [r for n, c in zip(given, shifts, strict=True) for r in (n << c, n >> c)]
+        return [*found, given[2] << 31, given[2] >> 31, given[3] >> 63, given[3] << 62, given[0] >> 7]
+
+    return trial.run(f, given, counts)
+
+
+@case(reference=False)
+def quotients_that_are_whole(trial: Trial) -> Any:
+    """Division and remainder by negative numbers, where nothing remains and where something does."""
+    given = [torch.arange(-12, 13, device=trial.device).to(t) for t in WIDTHS[:4]]
+
+    def f(given: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = []
+        for n in given:
+            m = torch.where(n == 0, 5, n).flip(0).roll(3)
+            found += [
+                n // -3,
+                n % -3,
+                n // m,
+                n % m,
+                torch.fmod(n, -4),
+                torch.div(n, m, rounding_mode="trunc"),
+                -n // 2,
+            ]
+            found += [n // -1, torch.remainder(n, 4), torch.floor_divide(n, -5), n.float() // m, n.float() % -3]
+        return found
+
+    return trial.run(f, given)
+
+
+@case(reference=False)
 def from_floating_point(trial: Trial) -> Any:
     """Conversions of floats to integers drop the fraction, towards zero."""
     x = trial.given(torch.tensor([0.5, -0.5, 1.5, -1.5, 2.5, -2.9, 99.999, -99.999, 0.0, -0.0, 127.0, 126.7]))

@@ -25,6 +25,7 @@ def unknown_option(trial: Trial) -> Any:
     except Exception as error:
         if not isinstance(trial.frontend.cause(error), torchmux.TorchmuxError):
             raise
+        trial.records.clear()  # whether it is refused before the first call or in it does not matter
         return "refused" if "no_such_option_at_all" in str(error) else f"refused without its name: {error}"
     return "accepted"
 

@@ -19,13 +19,14 @@ SAMPLE = (
     "unchecked_saved_tensors", "one_momentum", "touched_inputs", "tiles_of_transposes", "multiples_of_sixteen",
     "no_dimensions_promote", "copies_for_nothing", "results_by_version",
     "chatter_of_a_library", "silent_fallback_in_backward", "plus_nothing", "twice_by_two", "indices_that_stay",
-    "no_divisor", "keys_without_strides", "numbers_by_equality", "quotients_for_products",
+    "no_divisor", "keys_without_strides", "numbers_by_equality", "quotients_for_products", "counts_modulo_bits",
+    "environment_past_python", "marks_on_inputs",
 )  # fmt: skip
 """The faults of the default run, of every kind; ``-m slow`` has all."""
 
 
 def test_every_fault_is_described():
-    assert len(loopback.ALL) >= 285
+    assert len(loopback.ALL) >= 331
     assert all(fault.text and fault.case in CASES for fault in loopback.ALL.values())
     kinds = {"numerics", "simplifications", "corners", "arguments", "layout", "training", "state", "keys", "turns",
              "process", "honesty"}  # fmt: skip

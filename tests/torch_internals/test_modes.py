@@ -115,6 +115,15 @@ def test_forward_mode() -> None:
         assert ti.is_forward_ad_active()
 
 
+@checks("autograd_switches")
+def test_switches_of_autograd() -> None:
+    before = ti.autograd_switches()
+    assert before["threads of autograd"] and before["level of forward derivatives"] is False
+    with torch.autograd.set_multithreading_enabled(False):
+        changed = ti.autograd_switches()
+    assert {name for name in before if before[name] != changed[name]} == {"threads of autograd"}
+
+
 @checks("without_tracing")
 def test_calls_that_leave_no_trace() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:

@@ -110,6 +110,7 @@ from .memory import (
 )
 from .modes import (
     TorchDispatchMode,
+    autograd_switches,
     below_autograd,
     count_dispatch_modes,
     count_function_modes,

@@ -51,7 +51,27 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     layout = LAYOUTS.get(func)
     if layout is not None:
         return _in_layout(mode, args, result, layout)
-    return _rolled(mode, args, result) if func is _aten.roll.default else result
+    if func is _aten.roll.default:
+        return _rolled(mode, args, result)
+    return _beside_expanded(mode, func, args, result) if _is_half(args) else result
+
+
+def _is_half(args: Sequence[Any]) -> bool:
+    return len(args) > 1 and all(isinstance(a, torch.Tensor) for a in args[:2]) and args[0].dtype in _HALF
+
+
+def _beside_expanded(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
+    """The result of an operator on all elements, one of which is expanded: fakes in half precision have other strides.
+
+    Those in float32 are right.
+    """
+    given = [a for a in args if isinstance(a, torch.Tensor)]
+    expanded = any(type(s) is int and s == 0 for a in given for s in a.stride())
+    if not expanded or torch.Tag.pointwise not in func.tags or func._schema.is_mutable:
+        return result
+    with mode:
+        wide = [torch.empty_strided(a.shape, a.stride(), dtype=torch.float32, device=a.device) for a in given]
+        return _like(functools.reduce(torch.add, wide), result)
 
 
 def _in_layout(mode: Any, args: Sequence[Any], result: Any, layout: Callable[..., Any]) -> Any:

@@ -53,6 +53,21 @@ def switches() -> dict[Any, Any]:
     return {getattr(torch._C, s): getattr(torch._C, g) for s, g in names.items() if hasattr(torch._C, s)}
 
 
+def autograd_switches() -> dict[str, Any]:
+    """What is switched on or off in autograd and in attention, for all code of the process or of this thread."""
+    c = torch._C
+    told = {
+        "threads of autograd": c._is_multithreading_enabled,
+        "views that are replayed": c._is_view_replay_enabled,
+        "hooks of saved tensors": c._autograd._saved_tensors_hooks_is_enabled,
+        "cache of autocast": torch.is_autocast_cache_enabled,
+        "nan of anomaly mode": torch.is_anomaly_check_nan_enabled,
+        "sums of attention in half precision": c._get_math_sdp_allow_fp16_bf16_reduction,
+        "level of forward derivatives": is_forward_ad_active,
+    }
+    return {name: read() for name, read in told.items()} | {get.__name__: get() for get in switches().values()}
+
+
 def without_modes() -> Any:
     """Context manager under which operators on real tensors run as usual, though a tracer or a fake mode is active."""
     from torch.utils._python_dispatch import _disable_current_modes

@@ -108,7 +108,7 @@ ONE_GRAPH = {
     "iteration": lambda x, w: sum(row * 2 for row in w) + x,
     "in place": lambda x, w: (w.mul_(3) is w, x + w),
     "checkpoint": checkpointed,
-    "vmap": lambda x, w: torch.vmap(torch.sin)(x) + w,
+    "vmap": lambda x, w: torch.vmap(torch.square)(x) + w,  # no rounding that backends may do otherwise
     "questions": asks,
     "autocast": lambda x, w: _autocast(x, w),
 }

@@ -101,6 +101,8 @@ def _samples(operator: opinfo.Operator, dtype: torch.dtype, requires_grad: bool)
 
 KNOWN: dict[str, set[str]] = {
     "aten._embedding_bag_forward_only.default": {"sizes"},  # of what only a backward pass would read
+    "aten._embedding_bag.default": {"sizes"},  # of what no backward pass reads where it has other sizes
+    "aten._sparse_mm_reduce_impl.default": {"sizes"},  # of what only a backward pass would read
 }
 """What torch's fake kernels say wrongly of others: native looks at each result, converts and copies."""
 
