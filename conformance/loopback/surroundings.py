@@ -120,7 +120,7 @@ class _Finder:
 @_compiling()
 def an_import_hook() -> None:
     """Compiling leaves a hook that sees each import."""
-    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder())
 
 
 @_compiling()
@@ -134,7 +134,7 @@ def a_patched_library() -> None:
 def a_patched_layer() -> None:
     """Compiling replaces a method of torch's layers."""
     forward = torch.nn.Linear.forward
-    torch.nn.Linear.forward = lambda self, x: forward(self, x)  # type: ignore[method-assign]
+    torch.nn.Linear.forward = lambda self, x: forward(self, x)
 
 
 @_compiling()
@@ -199,7 +199,7 @@ def _on_inputs(case: str) -> Callable[[Callable[[torch.Tensor], Any]], Callable[
 @_on_inputs(_ANY)
 def marks_on_inputs(x: torch.Tensor) -> None:
     """Calls leave an attribute on the tensors that they get."""
-    x._of_a_compiler = True  # type: ignore[attr-defined]
+    x._of_a_compiler = True
 
 
 @_on_inputs("semantics/gradients/ties_and_kinks")
