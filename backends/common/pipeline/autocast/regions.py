@@ -239,15 +239,22 @@ class _Probe:
 
     def __init__(self, weight: torch.Tensor, at: int, dtype: torch.dtype) -> None:
         self._at, self._dtype, self._is_matrix = at, dtype, weight.dim() == 2
+        self._factor = self._factor_of(weight)
+
+    def _factor_of(self, weight: torch.Tensor) -> torch.Tensor:
+        """No rows that can be multiplied by ``weight``."""
         sizes = (0, weight.shape[0]) if self._is_matrix else (0, *[1] * (weight.dim() - 1), weight.shape[-1])
-        self._nothing = torch.empty(sizes, dtype=dtype, requires_grad=True)
+        return torch.empty(sizes, dtype=self._dtype, requires_grad=True)
 
     def cast(self, args: Sequence[Any]) -> torch.Tensor:
         weight: torch.Tensor = args[self._at]
+        factor = self._factor
+        if factor.shape[-1] != weight.shape[0 if self._is_matrix else -1]:  # an input whose sizes change
+            factor = self._factor = self._factor_of(weight)
         if self._is_matrix:
-            found: torch.Tensor = torch.mm(self._nothing, weight).grad_fn._saved_mat2
+            found: torch.Tensor = torch.mm(factor, weight).grad_fn._saved_mat2
         else:
-            total = torch.linalg.vecdot(self._nothing, weight).grad_fn
+            total = torch.linalg.vecdot(factor, weight).grad_fn
             found = total.next_functions[0][0]._saved_other
         return found if found.dtype is self._dtype else weight.to(self._dtype)
 
