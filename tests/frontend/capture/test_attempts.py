@@ -37,6 +37,35 @@ def scaled(x, factor):
     return x * factor
 
 
+class Doubled(torch.Tensor):
+    """A tensor that consists of another one, and stands for twice its numbers."""
+
+    @staticmethod
+    def __new__(cls, half):
+        return torch.Tensor._make_wrapper_subclass(cls, half.shape, dtype=half.dtype)
+
+    def __init__(self, half):
+        self.half = half
+
+    def __tensor_flatten__(self):
+        return ["half"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, parts, context, size, stride):
+        return cls(parts["half"])
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        whole = [a.half * 2 if isinstance(a, Doubled) else a for a in args]
+        return func(*whole, **(kwargs or {}))
+
+
+def multiplied(x, doubled):
+    return x * doubled
+
+
 @functools.lru_cache
 def cached(number):
     return number + 1
@@ -93,6 +122,11 @@ REASONS = {
         scaled, [(X, 0.5), (X, 0.25), (X, 0.75)], wants_constants,
         r"attempt 2 starts again: floats have to be constants \(floats: none -> factor\)",
         [1, 3, 1],
+    ),
+    "SubclassesStayWhole": (
+        multiplied, [(X.clone().requires_grad_(), Doubled(X))], "eager",
+        r"attempt 1 starts again: mul of .* needs gradients \(whole_subclasses: False -> True\)",
+        [2],
     ),
     "StateChanged": (
         calls_cached, [(X,)], "eager",
