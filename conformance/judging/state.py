@@ -234,6 +234,17 @@ def _restore_environment(was: dict[str, str]) -> None:
     os.environ.update(was)
 
 
+_frozen: list[bool] = []
+
+
+def _is_frozen() -> bool:
+    """Whether something was kept from the garbage collector.  Counting takes seconds once there is much of it, as in a
+    process that makes copies of itself, so the answer is final."""
+    if not _frozen and gc.get_freeze_count():
+        _frozen.append(True)
+    return bool(_frozen)
+
+
 _READERS: dict[str, Callable[[], Any]] = {
     "default dtype": torch.get_default_dtype,
     "default device": torch.get_default_device,
@@ -263,7 +274,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "signals of the process": lambda: _status("SigBlk", "SigIgn"),
     "timers": lambda: [signal.getitimer(number)[0] > 0 for number in range(3)],
     "garbage collector": lambda: (
-        gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.get_freeze_count() > 0, list(map(id, gc.callbacks)),
+        gc.isenabled(), gc.get_threshold(), gc.get_debug(), _is_frozen(), list(map(id, gc.callbacks)),
     ),
     "import hooks": lambda: [id(each) for each in (*sys.meta_path, *sys.path_hooks)],
     "switches of autograd and attention": torch_internals.autograd_switches,
