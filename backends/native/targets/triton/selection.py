@@ -1,8 +1,7 @@
 """Who computes the abstract operations on a GPU: torch's operators, which are cuBLAS, cuDNN and flash attention.
 
 Before cuBLAS writes a product, it adds a bias, and applies GELU in its form with a tanh.  Each saves a pass over the
-result.  The rectifier that cuBLASLt has as well makes a zero of nan or infinity, which eager does not, so it stays a
-kernel.
+result.  cuBLASLt has a rectifier as well, but does not say what it makes of nan, so that stays a kernel.
 """
 
 from __future__ import annotations
