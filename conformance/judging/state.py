@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures.thread import _threads_queues  # the threads of executors end with the process
@@ -200,10 +201,15 @@ def _children() -> list[str]:
 
 def _is_kept(process: str) -> bool:
     """Whether a process is one that a compiler keeps for its next work, as declared."""
-    with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
-        command = os.fsdecode(file.read())
-        return any(part in command for part in (*_KEPT_BY_TORCH, *declared_processes))
-    return False
+    command = ""
+    with contextlib.suppress(OSError):
+        for _ in range(20):  # one that has just begun has no command line yet
+            with open(f"/proc/{process}/cmdline", "rb") as file:
+                command = os.fsdecode(file.read())
+            if command:
+                break
+            time.sleep(0.001)
+    return any(part in command for part in (*_KEPT_BY_TORCH, *declared_processes))
 
 
 def _loggers() -> list[Any]:
