@@ -18,12 +18,9 @@ from torch.utils import _pytree
 
 from .judging.calls import Called, Records, plain
 from .judging.frontends import Frontend, OurFrontend
-from .oracle import nudged
+from .oracle import DRAWS, nudged
 
 SEED = 20
-
-DRAWS = 12
-"""How many times eager's error, which may be small by chance, is measured before a result is judged wrong."""
 
 PROCESS = "CONFORMANCE_PROCESS"
 """The environment variable that numbers the processes of one case from 1, as ``Trial.process``."""

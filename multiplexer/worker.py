@@ -27,7 +27,7 @@ import torch
 
 from torchmux.config import config
 from torchmux.conformance import oracle
-from torchmux.conformance.oracle import observation
+from torchmux.conformance.oracle import DRAWS, observation
 from torchmux.registry import register_backend
 from torchmux.registry.loading import import_path
 
@@ -38,10 +38,8 @@ from .sharing import segments
 from .trial import LIKE_THE_CALL, SEED, WORDS, Trials, inputs_of, wide
 
 _MESSAGE = 400
-DRAWS = 12
-"""How many times eager's error is measured before a result is wrong."""
 _DRAWING_S = 15.0
-"""Seconds for that, at most, of each kind of inputs."""
+"""Seconds in which eager's error is measured again, at most, for each kind of inputs."""
 
 
 class Worker:

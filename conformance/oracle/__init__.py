@@ -5,6 +5,7 @@
 * ``observation``: nested values, compared leaf by leaf.
 """
 
+from .bounds import DRAWS
 from .tensors import Difference, compare_tensors, distance, largest, nudged, sharing
 
-__all__ = ["Difference", "compare_tensors", "distance", "largest", "nudged", "sharing"]
+__all__ = ["DRAWS", "Difference", "compare_tensors", "distance", "largest", "nudged", "sharing"]

@@ -24,6 +24,8 @@ import torch
 
 MULTIPLE = 4.0
 """A backend's excess may be this many times eager's: other orders of operations are other draws of rounding errors."""
+DRAWS = 12
+"""How many times eager's error, which may be small by chance, is measured before a result is judged wrong."""
 
 SLACK = {torch.float16: 0.5, torch.bfloat16: 0.5, torch.float32: 4.0, torch.float64: 4.0}
 """Units that are always allowed.

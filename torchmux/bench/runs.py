@@ -18,6 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torchmux import torch_internals as internals
+from torchmux.conformance.oracle import nudged
 from torchmux.zoo.compare import tensors_in
 
 from .programs import Loaded
@@ -105,8 +106,7 @@ class Runs:
             made = tensor.detach().clone()
             if run and made.is_floating_point():
                 made = _disturbed(made, generator)
-            if draw and made.is_floating_point():
-                made = _jittered(made, jitter)
+            made = nudged(made, jitter) if draw else made
             return made.requires_grad_(tensor.requires_grad)
 
         found: tuple[tuple[Any, ...], dict[str, Any]] = internals.pytree.tree_map_only(
@@ -249,10 +249,4 @@ def _jitter(module: torch.nn.Module, draw: int) -> None:
     generator = torch.Generator().manual_seed(SEED + draw)
     with torch.no_grad():
         for parameter in module.parameters():
-            if parameter.is_floating_point():
-                parameter.copy_(_jittered(parameter, generator))
-
-
-def _jittered(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    steps = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device) * 2 - 1
-    return (value.double() * (1 + torch.finfo(value.dtype).eps * steps)).to(value.dtype)
+            parameter.copy_(nudged(parameter, generator))

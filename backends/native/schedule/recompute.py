@@ -18,11 +18,12 @@ _MOST_COST = 8
 """So many simple instructions take less time than a load from memory."""
 _LEAST = 2**15
 """So many elements are worth it; fewer stay in the cache."""
-_DECIDES = frozenset(
-    ("lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum", "check", "floor", "ceil", "trunc", "rint")
-)
-"""Operations that make much of the last bit, which may differ between two kernels that compute the same: one of them
-may contract a product and a sum."""
+_SMOOTH = frozenset(
+    ("const", "index", "load", "round", "add", "sub", "mul", "div", "neg", "abs", "sqrt", "exp", "exp2", "expm1", "log",
+     "log1p", "log2", "log10", "erf", "erfc", "tanh", "sin", "cos", "normal_cdf", "normal_pdf", "pow")
+)  # fmt: skip
+"""Operations that make little of the last bit.  It may differ between two kernels that compute the same, since one of
+them may contract a product and a sum; a comparison or a conversion to integers would make much of that."""
 
 
 def recompute(program: Program) -> None:
@@ -86,7 +87,7 @@ def _is_cheap(made: Statement) -> bool:
     count = index.product(v.size for v in made.kept)
     if made.value.cost > _MOST_COST or _extents(made) is None or type(count) is not int or count < _LEAST:
         return False
-    if any(n.op == "check" for n in operators_in(made.value)):
+    if not all(map(_is_smooth, operators_in(made.value))):
         return False
     size = 0
     for buffer, at in made.value.loads:
@@ -140,9 +141,13 @@ def _is_linear(place: Index) -> bool:
 
 
 def _decides(reader: Statement, target: Buffer) -> bool:
-    """Whether ``reader`` compares what it computes of ``target``."""
+    """Whether ``reader`` does more than compute smoothly with what it reads of ``target``."""
     if reader.reduction not in (None, "sum") or any(a for a in index.data_atoms(reader.position)):
         return True
     return any(
-        n.op in _DECIDES and any(b is target for a in n.args for b, _ in a.loads) for n in operators_in(reader.value)
+        not _is_smooth(n) and any(b is target for a in n.args for b, _ in a.loads) for n in operators_in(reader.value)
     )
+
+
+def _is_smooth(node: Node) -> bool:
+    return node.op in _SMOOTH or (node.op == "cast" and node.dtype.is_floating_point)
