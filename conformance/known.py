@@ -69,7 +69,7 @@ class Openvino(Requirements):
                 _SCRIPTS + "openvino_nan.py",
                 "openvino>=2025.0,<2027",
             )
-            for cases in ("nan_in_pooling", "rectifier", "masked_rows")
+            for cases in ("nan_in_pooling", "rectifier", "masked_rows", "numbers_far_apart")
         ),
         *(
             Expected(
@@ -79,7 +79,11 @@ class Openvino(Requirements):
                 "openvino>=2025.0,<2027",
                 sometimes=True,
             )
-            for cases in ("semantics/accuracy/subnormal_numbers", "semantics/special/signs_of_zeros")
+            for cases in (
+                "semantics/accuracy/subnormal_numbers",
+                "semantics/special/signs_of_zeros",
+                "semantics/edges/numbers_that_are_nearly_zero",
+            )
         ),
         *(
             Expected(
