@@ -72,7 +72,7 @@ def ignored_classes(trial: Trial) -> Any:
     return with_gradients(trial, f, *given), trial.run(nothing, given[0])
 
 
-@case(reference=False)
+@case()
 def places_among_equals(trial: Trial) -> Any:
     """On which side of equal numbers a number belongs, the bin at the end, and ways to interpolate between ranks."""
     edges, x = torch.tensor([-2.0, -1.0, -1.0, 0.5, 3.0]), torch.tensor([[-1.0, 0.5, 3.0], [-3.0, math.inf, 0.0]])
@@ -142,7 +142,7 @@ def numbers_far_apart(trial: Trial) -> Any:
 
 @case(elementwise=True)
 def gelu_of_infinities(trial: Trial) -> Any:
-    """GELU of the largest numbers and of infinity is that number, and of the most negative ones nothing."""
+    """GELU of the largest numbers is that number, of the most negative ones nothing, of infinities nan or these."""
     x = torch.tensor([math.inf, 3e38, 1e20, 50.0, 14.5, -14.5, -50.0, -1e20, -3e38, -math.inf, math.nan] * 3)
     return trial.run(lambda x: F.gelu(x[:-11]), trial.given(x))
 
@@ -198,3 +198,70 @@ def numbers_that_are_nearly_zero(trial: Trial) -> Any:
         ]  # fmt: skip
 
     return trial.run(f, *trial.given((low, tiny, small)))
+
+
+@case("training", terms=16)
+def words_and_bags(trial: Trial) -> Any:
+    """Bags by each mode, with weights, padding, nothing in them, or an end that is given; gradients that are sparse."""
+    words = torch.tensor([3, 1, 1, 0, 4, 1, 2, 5], device=trial.device)
+    begins, ends = (torch.tensor(n, device=trial.device) for n in ([0, 3, 3, 5], [0, 2, 6, 8]))
+
+    def f(table: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            *(F.embedding_bag(words, table, begins, mode=mode) for mode in ("sum", "mean", "max")),
+            *(F.embedding_bag(words, table, begins, mode=mode, padding_idx=1) for mode in ("sum", "mean", "max")),
+            F.embedding_bag(words, table, ends, mode="mean", include_last_offset=True),
+            F.embedding_bag(words, table, begins, mode="sum", per_sample_weights=w),
+            F.embedding_bag(words.view(2, 4), table, mode="sum", per_sample_weights=w.view(2, 4)),
+            F.embedding_bag(words.view(4, 2), table, mode="max"), F.embedding(words, table, -2),
+            F.embedding(words, table, scale_grad_by_freq=True), F.embedding(words, table, 1, scale_grad_by_freq=True),
+        ]  # fmt: skip
+
+    def sparse(table: torch.Tensor) -> torch.Tensor:
+        return F.embedding(words, table, sparse=True) * 2
+
+    def shortened(table: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return F.embedding(words[:4], table, max_norm=0.75), table.sum()
+
+    table = trial.tensor(6, 3, requires_grad=True)
+    trial.run(sparse, table).sum().backward()
+    found = with_gradients(trial, f, trial.tensor(6, 3), trial.tensor(8, low=0.5, high=1.5))
+    return found, table.grad.is_sparse, table.grad.to_dense(), trial.run(shortened, trial.tensor(6, 3))
+
+
+@case("training", terms=648)
+def usual_batches(trial: Trial) -> Any:
+    """Norms in both modes, losses and pooling for a batch as large as batches are, not only for a few examples."""
+
+    def f(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        mean, spread = b.detach() * 0.1, w.detach()
+        kept, changed = [mean.clone(), spread.clone()], [mean.clone(), spread.clone()]
+        return [
+            F.batch_norm(x, *kept, w, b, False, 0.2, 1e-3), F.batch_norm(x, *changed, w, b, True, 0.2, 1e-3), *changed,
+            F.instance_norm(x, *(t.clone() for t in kept), w, b, False), F.instance_norm(x, None, None, w, b),
+            F.group_norm(x, 4, w, b), F.layer_norm(x, x.shape[1:]), F.cross_entropy(x.mean((2, 3)), labels),
+            F.max_pool2d(x, 3, 2, 1).amax((2, 3)), F.adaptive_avg_pool2d(x, 1).flatten(1), F.avg_pool2d(x, 7).mean(),
+            F.linear(x.flatten(1)[:, :129], x.flatten(1)[:65, :129]).mean(0),
+        ]  # fmt: skip
+
+    labels = torch.arange(72, device=trial.device) % 8
+    given = trial.tensor(72, 8, 9, 9), trial.tensor(8, low=0.5, high=1.5), trial.tensor(8)
+    return with_gradients(trial, f, *given)
+
+
+@case(draws=1)
+def between_pixels(trial: Trial) -> Any:
+    """Places half-way between pixels, at the borders, far outside, and at nan; places that reflect several times."""
+    at = torch.tensor(
+        [-1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, -3.0, 7.5, 1e4, -2.0, 0.999, math.nan]
+    )
+    grid = torch.stack(torch.meshgrid(at, at[::3], indexing="ij"), -1)[None]
+
+    def f(x: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.grid_sample(x, grid, mode=mode, padding_mode=pad, align_corners=corners)
+            for mode in ("bilinear", "nearest") for pad in ("zeros", "border", "reflection") for corners in (True,
+            False)
+        ]  # fmt: skip
+
+    return trial.run(f, trial.tensor(1, 2, 4, 8), trial.given(grid))
