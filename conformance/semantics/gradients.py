@@ -136,8 +136,10 @@ def _layers(trial: Trial, dtype: torch.dtype) -> Any:
         x, weight, bias, scale, image, kernel = given
         y = F.linear(x, weight, bias)
         # Not of y: what is rounded there would count most.
-        return [y, F.layer_norm(x[:, :16], (16,), scale, scale), F.conv2d(image, kernel, weight[:4, 0]), (x[:, :16] * scale).sum(0),
-                F.embedding(words, weight)[:, :8] * 0.125]  # fmt: skip
+        return [
+            y, F.layer_norm(x[:, :16], (16,), scale, scale), F.conv2d(image, kernel, weight[:4, 0]),
+            (x[:, :16] * scale).sum(0), F.embedding(words, weight)[:, :8] * 0.125,
+        ]  # fmt: skip
 
     # Only of weights: there are few enough of them for one draw of eager's errors to be like another.
     given = [each.detach().requires_grad_() for each in (weight, bias, scale, kernel)]
