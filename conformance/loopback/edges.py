@@ -44,10 +44,10 @@ def unbounded_logarithms(p: Any, t: Any, w: Any = None, *_: Any, reduction: str 
 
 
 @faults.instead(_LOSSES, "binary_cross_entropy_with_logits")
-def logits_that_overflow(z: Any, t: Any, *rest: Any, reduction: str = "mean", **named: Any) -> Any:
+def logits_that_overflow(z: Any, t: Any, w: Any = None, *, reduction: str = "mean", pos_weight: Any = None) -> Any:
     """The loss of logits computes the exponential of the logit, whatever its sign."""
-    if rest or named:
-        return F.binary_cross_entropy_with_logits(z, t, *rest, reduction=reduction, **named)
+    if w is not None or pos_weight is not None:
+        return F.binary_cross_entropy_with_logits(z, t, w, reduction=reduction, pos_weight=pos_weight)
     return _reduced((1 - t) * z + (1 + (-z).exp()).log(), reduction)
 
 

@@ -235,10 +235,10 @@ def usual_batches(trial: Trial) -> Any:
 
     def f(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
         mean, spread = b.detach() * 0.1, w.detach()
-        kept, changed = [mean.clone(), spread.clone()], [mean.clone(), spread.clone()]
+        m, v = mean.clone(), spread.clone()
         return [
-            F.batch_norm(x, *kept, w, b, False, 0.2, 1e-3), F.batch_norm(x, *changed, w, b, True, 0.2, 1e-3), *changed,
-            F.instance_norm(x, *(t.clone() for t in kept), w, b, False), F.instance_norm(x, None, None, w, b),
+            F.batch_norm(x, mean, spread, w, b, False, 0.2, 1e-3), F.batch_norm(x, m, v, w, b, True, 0.2, 1e-3), m, v,
+            F.instance_norm(x, mean, spread, w, b, False), F.instance_norm(x, None, None, w, b),
             F.group_norm(x, 4, w, b), F.layer_norm(x, x.shape[1:]), F.cross_entropy(x.mean((2, 3)), labels),
             F.max_pool2d(x, 3, 2, 1).amax((2, 3)), F.adaptive_avg_pool2d(x, 1).flatten(1), F.avg_pool2d(x, 7).mean(),
             F.linear(x.flatten(1)[:, :129], x.flatten(1)[:65, :129]).mean(0),
