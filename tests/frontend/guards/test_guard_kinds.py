@@ -72,6 +72,7 @@ from torchmux.frontend.guards.kinds.objects import (
     TypeIs,
 )
 from torchmux.frontend.guards.kinds.tensors import (
+    ApartInMemory,
     ContextAccepted,
     DistributedAs,
     FlattensTo,
@@ -151,6 +152,8 @@ LEAF = torch.ones(2, requires_grad=True)
 # guard, an x for which it holds, an x for which it does not, the Python of the check, words
 PAIR, WIDE = (types.SimpleNamespace(__tensor_flatten__=lambda n=n: (["a", "b"], n)) for n in (1, 2))
 EVEN = types.SimpleNamespace(__metadata_guard__=lambda mine, other: (mine - other) % 2 == 0)
+LINE = np.arange(3)
+
 EXAMPLES = [
     (TypeIs(x, int), 3, True, "type(x) is _c0", "has type int"),
     (Is(x, A), A, B, "x is _c0", f"is {A!r}"),
@@ -232,6 +235,8 @@ EXAMPLES = [
      "'weight' in x._modules or ('weight' in x._buffers) is not False)", "registers weight as before"),
     (PropertyEquals(x, "is_leaf", True), LEAF, LEAF * 2, "x.is_leaf == _c0", "has is_leaf True"),
     (Strides(x, (2, 1)), torch.ones(1, 2), torch.ones(2, 1).t(), "x.stride() == (2, 1)", "has strides (2, 1)"),
+    (ApartInMemory(Item(x, 0), (Item(x, 1),)), (np.ones(2), np.ones(2)), (LINE[:2], LINE[1:]),
+     "_c0(v1, v2)", "shares no memory with x[1]"),
     (FlattensTo(x, flattens_to(PAIR)), PAIR, WIDE, "_c0(x) == _c1", "is made of the same"),
     (ContextAccepted(x, EVEN, ["a", "b"], 3), PAIR, WIDE, "_c3(x, _c0, _c1, _c2)",
      "is made of what its class takes for the same"),
