@@ -19,12 +19,11 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values import arrays
-from ..values.arrays import ARRAYS, ArrayValue
+from ..values.arrays import ARRAYS
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
 from ..values.containers import array_items
 from ..values.containers.deques import DequeValue
-from ..values.containers.known_arrays import KnownArrayValue
 from ..values.containers.mappings import DictValue, DictViewValue
 from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
@@ -205,10 +204,7 @@ class Operators(Tracer):
         if isinstance(left, TensorValue):
             left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
-        if isinstance(left, KnownArrayValue):
-            array_items.inplace(self, symbol, left.for_writing(self), right)
-            return left
-        if isinstance(left, ArrayValue) and not left.is_number:
+        if isinstance(left, ARRAYS) and not getattr(left, "is_number", False):
             return array_items.inplace(self, symbol, left, right)
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})

@@ -15,7 +15,7 @@ from .. import arrays
 from ..base import Value
 from ..constants import ConstValue, NumpyNumberValue, SymValue
 from ..tensors import TensorValue
-from .known_arrays import in_graph, known_array
+from .known_arrays import KnownArrayValue, in_graph, known_array
 from .sequences import ListValue, SliceValue, TupleValue
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def setitem(tr: Tracer, array: ArrayValue, key: Value, value: Value) -> None:
     array.tensor.setitem(tr, key, converted)
 
 
-def inplace(tr: Tracer, symbol: str, array: ArrayValue, value: Value) -> Value:
-    """``array += value`` and the like: NumPy computes as it does otherwise, and converts the results."""
+def inplace(tr: Tracer, symbol: str, owner: Value, value: Value) -> Value:
+    """``owner += value`` and the like: NumPy computes as it does otherwise, and converts the results."""
+    array = owner.for_writing(tr) if isinstance(owner, KnownArrayValue) else owner
+    assert isinstance(array, arrays.ArrayValue)
     found = arrays.binary(tr, symbol[:-1], array, value)
     assert isinstance(found, arrays.ArrayValue)
     here, there = array.tensor.example, found.tensor.example
@@ -74,7 +76,7 @@ def inplace(tr: Tracer, symbol: str, array: ArrayValue, value: Value) -> Value:
     if any(a != b for a, b in zip(here.shape, there.shape, strict=True)):
         raise GraphBreak(OPERATION, f"{symbol} of {array.describe()}, which has another shape than the result")
     tr.emit("call_method", "copy_", [array.tensor, found.tensor], {})
-    return array
+    return owner
 
 
 def _converted(tr: Tracer, array: ArrayValue, value: Value) -> Value:
