@@ -154,7 +154,7 @@ class Operators(Tracer):
         if not isinstance(right, SymValue) or self.depends_on_data(right.sym):
             return True
         if function in (operator.truediv, operator.floordiv, operator.mod):
-            return self.decide(right.sym)
+            return self.decide(right.sym, right.node)
         if function in (operator.lshift, operator.rshift):
             return self.decide(right.sym >= 0)
         return True
