@@ -56,7 +56,8 @@ _PYTHON_OPERATOR_MODULES = frozenset(
     {"torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn.init"}
 )
 _OVERRIDES = ("has_torch_function", "handle_torch_function", "__")  # asked for other classes of tensors only
-_TRACED_ANYWAY = frozenset({"multi_head_attention_forward"})
+# Functions that decide by data, or consist of what a compiler should see one by one.
+_TRACED_ANYWAY = frozenset({"multi_head_attention_forward", "gaussian_nll_loss"})
 
 
 @functools.cache

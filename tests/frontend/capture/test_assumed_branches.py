@@ -51,6 +51,16 @@ def test_assertions_and_validations():
     assert not torchmux.report(compiled).breaks
 
 
+def test_a_function_of_torch_that_validates_data():
+    def fn(x, var):
+        return torch.nn.functional.gaussian_nll_loss(x, X, var)
+
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X + 1, X), fn(X + 1, X))
+    same_error(compiled, fn, X, -X)
+    assert graphs(compiled) == 1
+
+
 def test_inside_of_a_model():
     class Checked(torch.nn.Module):
         def __init__(self):
