@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
-from torchmux.torch_internals import is_fake
+from torchmux.torch_internals import is_fake, is_wrapper
 
 
 class Gone(Exception):
-    """A parameter is not there any more, so the graph cannot be called either."""
+    """A parameter is not there any more, so the graph cannot be called either; or a tensor that consists of others."""
 
 
 class Remembered:
     """What a compilation needs to know of the inputs of a call, without keeping them.
 
-    Parameters and buffers are remembered weakly.  Of other tensors only the geometry is kept, and which of them share
-    memory; numbers are kept.
+    Parameters and buffers are remembered weakly, and so are tensors that consist of others, of which a geometry tells
+    too little.  Of other tensors only the geometry is kept, and which of them share memory; numbers are kept.
     """
 
     def __init__(self, inputs: Sequence[Any], static: Sequence[int]) -> None:
@@ -30,6 +30,9 @@ class Remembered:
         for position, value in enumerate(inputs):
             if not isinstance(value, torch.Tensor):
                 self._values.append(value)
+                continue
+            if not is_fake(value) and is_wrapper(value):
+                self._values.append(weakref.ref(value))
                 continue
             # What is compiled as a part of a chain has fake inputs, without addresses.
             address = 0 if is_fake(value) else value.untyped_storage().data_ptr()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from .fake_tensors import is_fake, is_wrapper
 from .modes import disable_autocast, is_any_autocast_enabled
 
 _unsafe_view = torch.ops.aten._unsafe_view.default
@@ -48,7 +49,9 @@ class ShortPasses:
         """
         plain = PlainPasses.of(function, tangents)
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-        if plain is None or len(tensors) != plain.inputs or len(inputs) != plain.inputs:
+        # A tensor that consists of others may have no memory of its own, as long as it is communicated.
+        parted = any(is_wrapper(t) and not is_fake(t) for t in tensors)
+        if plain is None or parted or not len(tensors) == len(inputs) == plain.inputs:
             return None
         return cls(function, plain)
 

@@ -215,3 +215,19 @@ def test_autocast_is_short(taken):
         for a, b in zip(got, found[0], strict=True):
             torch.testing.assert_close(a, b, rtol=0.05, atol=0.05)
     assert taken == ["forward", "long", "forward", "backward"]
+
+
+def test_what_is_still_communicated_is_waited_for(run_python):
+    """AOTAutograd's function waits for such an argument, which has no memory of its own."""
+    code = """
+import torch, torch.distributed as dist, torchmux
+from torch.distributed import _functional_collectives as functional
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+compiled = torchmux.compile(lambda x, w: x * w, backend="native", fullgraph=True)
+w = torch.randn(4, 6, requires_grad=True)
+for _ in range(2):
+    compiled(functional.all_reduce(torch.full((4, 6), 3.0), "sum", dist.group.WORLD), w).sum().backward()
+print(float((w.grad - 6).abs().max()))
+dist.destroy_process_group()
+"""
+    assert run_python(code) == "0.0\n"
