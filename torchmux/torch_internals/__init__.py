@@ -111,6 +111,7 @@ from .memory import (
 from .modes import (
     TorchDispatchMode,
     autograd_switches,
+    compiler_settings,
     below_autograd,
     count_dispatch_modes,
     count_function_modes,
