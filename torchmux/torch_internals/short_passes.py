@@ -34,7 +34,7 @@ class ShortPasses:
         # Of function.apply, this leaves out what concerns functorch, which fit() excludes.
         self.apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         boxed = function.compiled_fw
-        # Since torch 2.12, autograd's engine passes all gradients in one list, so that each is freed after its last use.
+        # Since torch 2.12, autograd's engine passes all gradients in one list, and each is freed after its last use.
         self.is_boxed = getattr(function, "boxed_grads_call", False)
         self._forward: Callable[..., Any] = getattr(boxed, "direct", None) or (lambda *args: boxed(list(args)))
         function._backward_cls.symints = function._backward_cls.opaque_objects = ()
