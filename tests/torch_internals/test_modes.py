@@ -135,7 +135,6 @@ def test_calls_that_leave_no_trace() -> None:
     assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [torch.ops.aten.sin.default]
 
 
-@checks("autograd_switches")
 def test_hooks_of_all_modules_and_of_saved_tensors_are_switches() -> None:
     before = ti.autograd_switches()
     handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)

@@ -111,8 +111,8 @@ from .memory import (
 from .modes import (
     TorchDispatchMode,
     autograd_switches,
-    compiler_settings,
     below_autograd,
+    compiler_settings,
     count_dispatch_modes,
     count_function_modes,
     default_devices,
