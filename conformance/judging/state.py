@@ -7,6 +7,7 @@ import contextlib
 import copy
 import ctypes
 import decimal
+import faulthandler
 import functools
 import gc
 import json
@@ -17,10 +18,13 @@ import os
 import pickle
 import random
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures.thread import _threads_queues  # the threads of executors end with the process
@@ -113,6 +117,12 @@ def _differs(name: str, before: Any, after: Any) -> bool:
         return bool(_patched(before, after))
     if name in ("open files", "child processes"):
         return len(after) > len(before)
+    if isinstance(before, str) or isinstance(after, str):  # it could not be read
+        return bool(before != after)
+    if name == "settings of torch's compilers":  # some may just have been loaded
+        return any(after[module] != settings for module, settings in before.items() if module in after)
+    if name == "modules of Python":
+        return any(after.get(module, key) != key for module, key in before.items())
     if name == "threads of Python":
         return not after <= before
     return bool(before != after)
@@ -222,6 +232,39 @@ def _of_numpy() -> Any:
     return None if numpy is None else (numpy.geterr(), numpy.get_printoptions())
 
 
+def _modules() -> dict[str, int]:
+    """Which objects the modules of the standard library are."""
+    return {name: id(module) for name, module in list(sys.modules.items()) if name in sys.stdlib_module_names}
+
+
+def _wakeup() -> int:
+    """The file that is told of signals; only the main thread may ask."""
+    if threading.current_thread() is not threading.main_thread():
+        return -1
+    number = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(number, warn_on_full_buffer=False)
+    return number
+
+
+def _aids() -> list[Any]:
+    """What helps to find errors, and how modules are loaded."""
+    return [
+        tracemalloc.is_tracing(), faulthandler.is_enabled(), sys.dont_write_bytecode,
+        getattr(sys, "getdlopenflags", int)(), sys.get_coroutine_origin_tracking_depth(),
+        tuple(map(id, sys.get_asyncgen_hooks())), socket.getdefaulttimeout(), tempfile.gettempdir(),
+    ]  # fmt: skip
+
+
+def _ways_of_torch() -> list[Any]:
+    """How modules are converted, tensors are sent to other processes, and products of several are ordered."""
+    future = torch.__future__
+    return [
+        future.get_overwrite_module_params_on_conversion(), future.get_swap_module_params_on_conversion(),
+        torch.multiprocessing.get_sharing_strategy(), torch.backends.quantized.engine,
+        torch.backends.opt_einsum.strategy,
+    ]  # fmt: skip
+
+
 def _switches() -> list[Any]:
     b = torch.backends
     return [
@@ -284,6 +327,12 @@ _READERS: dict[str, Callable[[], Any]] = {
     ),
     "import hooks": lambda: [id(each) for each in (*sys.meta_path, *sys.path_hooks)],
     "switches of autograd and attention": torch_internals.autograd_switches,
+    "settings of torch's compilers": torch_internals.compiler_settings,
+    "modules of Python": _modules,
+    "file that is told of signals": _wakeup,
+    "aids to find errors": _aids,
+    "ways of torch": _ways_of_torch,
+    "name of the process": lambda: _status("Name"),
     "environment of C": _environment_of_c,
     "standard files": _standard_files,
     "locale": lambda: locale.setlocale(locale.LC_ALL),

@@ -8,8 +8,11 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 import threading
+import tracemalloc
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +52,47 @@ def no_flash_attention() -> None:
 def attention_summed_in_half() -> None:
     """Compiling allows sums in half precision in attention."""
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+
+
+@_compiling()
+def hooks_that_stay() -> None:
+    """Compiling leaves hooks for whatever autograd saves."""
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)
+    hooks.__enter__()
+    _kept.append(hooks)
+
+
+@_compiling()
+def a_replaced_module() -> None:
+    """Compiling puts a copy in the place of a module of Python."""
+    sys.modules["json"] = types.ModuleType("json")
+
+
+@_compiling()
+def impatient_sockets() -> None:
+    """Compiling sets how long sockets wait."""
+    socket.setdefaulttimeout(3)
+
+
+@_compiling()
+def a_file_for_signals() -> None:
+    """Compiling has signals written to a file of its own."""
+    ends = os.pipe()
+    os.set_blocking(ends[1], False)
+    _kept.append(ends)
+    signal.set_wakeup_fd(ends[1])
+
+
+@_compiling()
+def traced_memory() -> None:
+    """Compiling switches the tracing of memory on."""
+    tracemalloc.start()
+
+
+@_compiling()
+def tensors_sent_through_files() -> None:
+    """Compiling changes how tensors are sent to other processes."""
+    torch.multiprocessing.set_sharing_strategy("file_system")
 
 
 @_compiling()

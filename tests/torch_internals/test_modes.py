@@ -133,3 +133,24 @@ def test_calls_that_leave_no_trace() -> None:
 
     traced = make_fx(function)(torch.ones(2))
     assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [torch.ops.aten.sin.default]
+
+
+def test_hooks_of_all_modules_and_of_saved_tensors_are_switches() -> None:
+    before = ti.autograd_switches()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        changed = ti.autograd_switches()
+    handle.remove()
+    told = {name for name in before if before[name] != changed[name]}
+    assert told == {"hooks of all modules", "innermost hooks of saved tensors"}
+    assert ti.autograd_switches() == before
+
+
+@checks("compiler_settings")
+def test_settings_of_torchs_compilers() -> None:
+    import torch._dynamo.config as settings
+
+    before = ti.compiler_settings()
+    with settings.patch(suppress_errors=not settings.suppress_errors):
+        assert ti.compiler_settings()["torch._dynamo.config"] != before["torch._dynamo.config"]
+    assert ti.compiler_settings() == before

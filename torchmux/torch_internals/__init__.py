@@ -112,6 +112,7 @@ from .modes import (
     TorchDispatchMode,
     autograd_switches,
     below_autograd,
+    compiler_settings,
     count_dispatch_modes,
     count_function_modes,
     default_devices,

@@ -4,6 +4,7 @@ default devices."""
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,8 +77,29 @@ def autograd_switches() -> dict[str, Any]:
         "nan of anomaly mode": torch.is_anomaly_check_nan_enabled,
         "sums of attention in half precision": c._get_math_sdp_allow_fp16_bf16_reduction,
         "level of forward derivatives": is_forward_ad_active,
+        "innermost hooks of saved tensors": lambda: c._autograd._top_saved_tensors_default_hooks(True),
+        "hooks of all modules": lambda: [len(hooks) for hooks in _hooks_of_all_modules()],
+        "fallback of vmap": c._functorch._is_vmap_fallback_enabled,
+        "kernels of NNPACK": c._get_nnpack_enabled,
+        "fusion of scripts": c._jit_can_fuse_on_cpu,
     }
     return {name: read() for name, read in told.items()} | {get.__name__: get() for get in switches().values()}
+
+
+def _hooks_of_all_modules() -> list[Any]:
+    module = torch.nn.modules.module
+    return [
+        module._global_forward_hooks, module._global_forward_pre_hooks, module._global_backward_hooks,
+        module._global_backward_pre_hooks, module._global_module_registration_hooks,
+        module._global_parameter_registration_hooks, module._global_buffer_registration_hooks,
+    ]  # fmt: skip
+
+
+def compiler_settings() -> dict[str, Any]:
+    """The settings of those of torch's own tracers and compilers that are loaded, by module."""
+    names = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+    loaded = {name: sys.modules[name] for name in names if name in sys.modules}
+    return {name: {k: repr(v) for k, v in module.get_config_copy().items()} for name, module in loaded.items()}
 
 
 def without_modes() -> Any:
