@@ -117,5 +117,5 @@ def _is_basic(part: Value) -> bool:
     return isinstance(part, ConstValue) and type(part.value) in (int, type(None), type(Ellipsis))
 
 
-arrays.ArrayValue.getitem = getitem  # type: ignore[method-assign]
-arrays.ArrayValue.setitem = setitem  # type: ignore[method-assign]
+arrays.ArrayValue.getitem = getitem  # type: ignore[assignment]
+arrays.ArrayValue.setitem = setitem  # type: ignore[assignment]
