@@ -34,22 +34,17 @@ def inlined(builder, code, function, arguments):
         if instruction.op == "LOAD_GLOBAL":
             body.extend(_constant(instruction, function.__globals__))
         elif kind == FAST:
-            if instruction.op == "LOAD_FAST" and instruction.argval in loads:
-                instruction.op, instruction.argval = loads[instruction.argval]
-            elif instruction.argval in loads:
+            if (found := _half(instruction.op, instruction.argval, loads)) is None:
                 return False
-            else:
-                instruction.argval = _own_name(instruction.argval)
+            instruction.op, instruction.argval = found
         elif kind == FAST_PAIR:
-            pairs = [loads.get(name, ("LOAD_FAST", _own_name(name))) for name in instruction.argval]
-            stored = [
-                name
-                for op, name in zip(TABLE.PAIRS[instruction.op], instruction.argval, strict=True)
-                if op != "LOAD_FAST"
-            ]
-            if any(op != "LOAD_FAST" for op, _ in pairs) or not loads.keys().isdisjoint(stored):
+            ops = TABLE.PAIRS[instruction.op]
+            halves = [_half(op, name, loads) for op, name in zip(ops, instruction.argval, strict=True)]
+            if None in halves:
                 return False
-            instruction.argval = tuple(name for _, name in pairs)
+            instruction.arg = None
+            (instruction.op, instruction.argval), second = halves
+            body.append(Instruction(second[0], None, second[1], None, instruction.handler, instruction.positions))
     builder.extend(body)
     return True
 
@@ -61,8 +56,11 @@ def _load(code, kind, name):
     return ("LOAD_DEREF" if in_cell else "LOAD_FAST"), name
 
 
-def _own_name(name):
-    return f"__torchmux_{name}"
+def _half(op, name, loads):
+    """The instruction for a local of the function; None for one that writes to a parameter."""
+    if name not in loads:
+        return op, f"__torchmux_{name}"
+    return loads[name] if op == "LOAD_FAST" else None
 
 
 def _constant(instruction, namespace):

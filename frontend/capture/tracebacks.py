@@ -84,7 +84,7 @@ def _tidied(error: BaseException, own: tuple[str, ...]) -> types.TracebackType |
         if file.startswith("<torchmux frame"):
             changed = True
             position = _in_graph(error, entries, position, own, kept)
-        elif file.startswith(own) and code.co_name == "run_graph":  # called by the frame itself
+        elif _runs_graph(entry, own):  # called by the frame itself
             changed = True
             position = max(position, _in_graph(error, entries, position - 1, own, kept))
         elif file.startswith(own) or file.startswith("<torchmux"):
@@ -117,12 +117,13 @@ def _in_graph(
     last = None
     for index in range(position, len(entries)):
         file = entries[index].tb_frame.f_code.co_filename
-        if file.startswith("<torchmux frame"):
+        is_another = index > position and _runs_graph(entries[index], own) and not _runs_graph(entries[index - 1], own)
+        if file.startswith("<torchmux frame") or is_another:
             break
         if file.startswith("<eval_with_key>"):
             last = index
     if last is None:
-        if kept and any(e.tb_frame.f_code.co_name == "run_graph" for e in entries[position : position + 1]):
+        if kept and any(_runs_graph(e, own) for e in entries[position : position + 1]):
             frame, _, line = kept[-1]
             code = frame.f_code
             kept[-1] = (frame, -1, line)
@@ -136,6 +137,12 @@ def _in_graph(
         stack = stack[:-1]
     kept.extend((_frame(*place), -1, place[1]) for place in reversed(stack))
     return last + 1
+
+
+def _runs_graph(entry: types.TracebackType, own: tuple[str, ...]) -> bool:
+    """Whether this is the function that runs a graph (``capture/finish.py``)."""
+    code = entry.tb_frame.f_code
+    return code.co_name == "run_graph" and code.co_filename.startswith(own)
 
 
 def _note(error: BaseException, text: str) -> None:

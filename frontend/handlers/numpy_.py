@@ -10,9 +10,10 @@ import torch
 
 from ..breaks import C_FUNCTION, GraphBreak
 from ..values import arrays
+from ..values.arrays import KnownArrayValue, known_array, made_of_constants
 from ..values.base import Value
 from ..values.constants import ConstValue, SymValue
-from ..values.containers.known_arrays import KnownArrayValue, known_array, made_of_constants
+from ..values.containers import array_functions as array_functions  # fills the tables
 from .table import constructs, handles
 
 if TYPE_CHECKING:

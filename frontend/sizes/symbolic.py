@@ -260,16 +260,16 @@ class SymbolicNumbers(Tracer):
         if isinstance(sym, bool):
             return sym
         if isinstance(sym, torch.SymBool | torch.SymFloat) and not self._is_exact(sym.node.expr):
-            if (tree := self._tree(node)) is not None and not self.depends_on_data(sym):
+            numbers: list[Source] = []
+            if (tree := self._tree(node, numbers)) is not None and numbers and not self.depends_on_data(sym):
                 answer = bool(self._evaluate(node))
-                source = next(s for s in map(self.float_inputs.get, sorted(sym.node.expr.free_symbols, key=str)) if s)
-                self.guards.add(Decides(source, tree, answer))
+                self.guards.add(Decides(numbers[0], tuple(numbers), tree, answer))
                 return answer
             self.fix(sym)
         return self._answer(sym if isinstance(sym, torch.SymBool) else sym != 0, bool, "the branch")
 
-    def _tree(self, node: Any) -> Any:
-        """How the program computes a number, for a guard; None if that cannot be done again from the inputs."""
+    def _tree(self, node: Any, numbers: list[Source]) -> Any:
+        """How the program computes a number, as ``Decides`` has it; None if that cannot be done again from inputs."""
         if type(node) in (int, bool):
             return repr(node)
         if type(node) is float:
@@ -277,10 +277,12 @@ class SymbolicNumbers(Tracer):
         if not isinstance(node, torch.fx.Node):
             return None
         if (source := self.number_source(node)) is not None:
-            return source
+            if source not in numbers:
+                numbers.append(source)
+            return numbers.index(source)
         if node.op != "call_function" or node.target not in _PYTHONS or node.kwargs:
             return None
-        operands = [self._tree(each) for each in node.args]
+        operands = [self._tree(each, numbers) for each in node.args]
         return None if None in operands else (node.target, *operands)
 
     def _is_exact(self, expr: Any) -> bool:

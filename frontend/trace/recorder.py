@@ -24,10 +24,9 @@ from ..guards.sources import Source
 from ..sizes.dynamic import DynamicDims
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
-from ..values.arrays import ArrayValue, tensor_of
+from ..values.arrays import ArrayValue, KnownArrayValue, tensor_of
 from ..values.base import Value
 from ..values.constants import ConstValue, NumpyNumberValue, SymValue, sym_result
-from ..values.containers.known_arrays import KnownArrayValue
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.overrides import overridden_method
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor

@@ -17,14 +17,12 @@ from ..breaks import C_FUNCTION, DATA_DEPENDENT_BRANCH, OPERATION, GraphBreak
 from ..guards.forms import memory_of
 from ..guards.sources import Const, Converted, Source
 from ..trace.operator_table import BINARY, COMPARE, UNARY
-from .base import Value, call_handler
+from .base import Raised, Value, call_handler
 from .builtin_methods import BuiltinMethodValue, call_builtin_method
 from .classes import RealValue, refused_call
 from .constants import CONST_TYPES, ConstValue, NumpyNumberValue, SymValue
-from .containers import array_items
 from .containers.iteration import SequenceIterator
-from .containers.known_arrays import KnownArrayValue, computed, in_graph, made_of_constants
-from .containers.sequences import TupleValue
+from .containers.sequences import ListValue, TupleValue
 from .tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -114,7 +112,7 @@ class ArrayValue(Value):
 
     def unpack(self, tr: Tracer) -> list[Value]:
         items: list[Any] = self.tensor.unpack(tr)
-        return [array_items.number(tr, x) if x.example.dim() == 0 else ArrayValue(x) for x in items]
+        return [number(tr, x) if x.example.dim() == 0 else ArrayValue(x) for x in items]
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         raise self.not_understood(f"membership in {self.describe()}")
@@ -127,7 +125,7 @@ class ArrayValue(Value):
         if name == "dtype":
             return ConstValue(self.dtype)
         if name == "T":
-            return _transpose(tr, self)
+            return METHODS["transpose"](tr, self)
         if name in METHODS or name in ("__len__", "__iter__", "__getitem__"):
             return BuiltinMethodValue(self, np.ndarray, name)
         raise GraphBreak(C_FUNCTION, f"{self.pytype().__name__}.{name}")
@@ -135,14 +133,136 @@ class ArrayValue(Value):
     def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return call_builtin_method(tr, self, cls, name, args, kwargs)
 
-    def getitem(self, tr: Tracer, key: Value) -> Value:
-        return array_items.getitem(tr, self, key)
-
-    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
-        array_items.setitem(tr, self, key, value)
-
     def rebuild(self, out: FrameWriter) -> str:
         return f"{out.value(self.tensor)}.numpy()" + ("[()]" if self.is_number else "")
+
+
+class KnownArrayValue(Value):
+    """An array that the program makes of constants: NumPy computes with it for real, as long as only constants join.
+
+    ``joined`` is the same array in the graph, once something else has joined; once that may be ``written`` to, there
+    is no other.
+    """
+
+    __slots__ = ("array", "joined", "written")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.joined: ArrayValue | None = None
+        self.written = False
+        self.source = None
+
+    def pytype(self) -> type:
+        return np.ndarray
+
+    def truth(self, tr: Tracer) -> bool:
+        if self.written:
+            return in_graph(tr, self).truth(tr)
+        return tr.fold(bool, [self.array], {}).truth(tr)
+
+    def length(self, tr: Tracer) -> Value:
+        return tr.fold(len, [self.array], {})
+
+    def iter(self, tr: Tracer) -> Value:
+        return self.for_writing(tr).iter(tr)
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name in ("shape", "ndim", "size", "dtype"):
+            return tr.lift(getattr(self.array, name)) if name != "dtype" else ConstValue(self.array.dtype)
+        if self.written or name == "T":  # a view
+            return self.for_writing(tr).getattr(tr, name)
+        if name in METHODS or name in ("tolist", "item"):
+            return BuiltinMethodValue(self, np.ndarray, name)
+        raise GraphBreak(C_FUNCTION, f"ndarray.{name}")
+
+    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name not in METHODS and name not in ("tolist", "item"):
+            raise GraphBreak(C_FUNCTION, f"ndarray.{name}")
+        return computed(tr, getattr(self.array, name), args, kwargs)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        if self.written or not key.is_const() or self.array[key.const(tr)].ndim:  # which may be a view
+            return self.for_writing(tr).getitem(tr, key)
+        return computed(tr, operator.getitem, [self, key], {})
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        self.for_writing(tr).setitem(tr, key, value)
+
+    def for_writing(self, tr: Tracer) -> ArrayValue:
+        """The array of the graph, which from now on is the only one."""
+        array = in_graph(tr, self)
+        assert isinstance(array, ArrayValue)
+        self.written = True
+        return array
+
+    def rebuild(self, out: FrameWriter) -> str:
+        if self.written:
+            return out.value(in_graph(out.tr, self))
+        return f"{out.names.const(self.array)}.copy()"
+
+
+def computed(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What NumPy makes of known arrays and constants: a new array, or a number."""
+
+    def plain(value: Value) -> Any:
+        return value.array if isinstance(value, KnownArrayValue) else value.const(tr)
+
+    try:
+        found = function(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+    except Exception as error:
+        raise Raised(tr.exception(error)) from None
+    if type(found) is not np.ndarray:
+        return tr.lift(found)
+    given = [v.array for v in (*args, *kwargs.values()) if isinstance(v, KnownArrayValue)]
+    if isinstance(owner := getattr(function, "__self__", None), np.ndarray):
+        given.append(owner)
+    if any(np.may_share_memory(found, each) for each in given):
+        raise GraphBreak(C_FUNCTION, "a view of a NumPy array that is made of constants")
+    return KnownArrayValue(found)
+
+
+def in_graph(tr: Tracer, value: Value) -> Value:
+    """The same array as one that the graph computes with, if it is known; else the value itself."""
+    if not isinstance(value, KnownArrayValue):
+        return value
+    if value.joined is None:
+        if value.array.dtype not in DTYPES:
+            raise GraphBreak(OPERATION, f"a NumPy array of {value.array.dtype}")
+        constant = wrap_array(tr, value.array.copy(), None)
+        assert isinstance(constant, ArrayValue)
+        value.joined = made(tr.emit("call_method", "clone", [constant.tensor], {}), of_numbers=False)
+    return value.joined
+
+
+def known_array(tr: Tracer, value: Value) -> Value:
+    """``np.array`` of constants."""
+    found = np.array(_plain(tr, value))
+    if found.dtype.kind not in _WITH_UNSIGNED:
+        raise GraphBreak(C_FUNCTION, f"numpy.array of {value.describe()}")
+    return KnownArrayValue(found)
+
+
+def _plain(tr: Tracer, value: Value) -> Any:
+    if isinstance(value, ListValue | TupleValue):
+        return [_plain(tr, item) for item in value.unpack(tr)]
+    if not isinstance(value, ConstValue):
+        raise GraphBreak(C_FUNCTION, f"numpy.array of {value.describe()}")
+    return value.value
+
+
+def made_of_constants(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What a function of NumPy's makes of constants: an array of a dtype that torch has."""
+    found = computed(tr, function, args, kwargs)
+    if isinstance(found, KnownArrayValue) and found.array.dtype not in DTYPES:
+        raise GraphBreak(C_FUNCTION, f"numpy.{function.__name__} of {found.array.dtype}")
+    return found
+
+
+def number(tr: Tracer, element: TensorValue) -> Value:
+    """What NumPy makes of an element: a number, which later writes to the array do not change."""
+    copied = tr.emit("call_method", "clone", [element], {})
+    assert isinstance(copied, TensorValue)
+    return ArrayValue(copied, is_number=True)
 
 
 ARRAYS = (ArrayValue, KnownArrayValue)
@@ -213,11 +333,11 @@ def binary(tr: Tracer, symbol: str, left: Value, right: Value) -> Value:
         return computed(tr, {**BINARY, **COMPARE}[symbol][0], [left, right], {})
     left, right = in_graph(tr, left), in_graph(tr, right)
     if symbol == "@":
-        return _matmul(tr, left, right)
+        return matmul(tr, left, right)
     ufunc = _BINARY.get(symbol)
     if ufunc is None:
         raise GraphBreak(C_FUNCTION, f"{left.describe()} {symbol} {right.describe()}")
-    return _ufunc(tr, ufunc, [left, right])
+    return apply_ufunc(tr, ufunc, [left, right])
 
 
 def unary(tr: Tracer, symbol: str, value: Value) -> Value:
@@ -226,10 +346,10 @@ def unary(tr: Tracer, symbol: str, value: Value) -> Value:
     value = in_graph(tr, value)
     if symbol not in _UNARY:
         raise GraphBreak(C_FUNCTION, f"{symbol}{value.describe()}")
-    return _ufunc(tr, _UNARY[symbol], [value])
+    return apply_ufunc(tr, _UNARY[symbol], [value])
 
 
-def _ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
+def apply_ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
     refused = GraphBreak(C_FUNCTION, f"numpy.{ufunc.__name__} of {', '.join(a.describe() for a in args)}")
     if ufunc not in _UFUNCS or len(args) != ufunc.nin:
         raise refused
@@ -280,119 +400,13 @@ def _as_tensor(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
     return tr.emit("call_function", torch.scalar_tensor, [value], {"dtype": ConstValue(DTYPES[dtype])})
 
 
-# --- reductions -------------------------------------------------------------------------------------------------------
-
-
-def _reduction(name: str, result: Any = None, kinds: str = _ANY, **fixed: Any) -> Any:
-    """A function of an array, its axis and ``keepdims``; ``result`` is the dtype it computes in, by the array's."""
-
-    def reduce(
-        tr: Tracer, array: Value, axis: Value | None = None, *, keepdims: Value | None = None, ddof: Value | None = None
-    ) -> Value:
-        if not isinstance(array, ArrayValue) or array.dtype.kind not in kinds or not array.tensor.example.numel():
-            raise GraphBreak(C_FUNCTION, f"numpy.{name} of {array.describe()}")
-        dtype = result(array.dtype) if result is not None else array.dtype
-        along = None if axis is None else axis.const(tr)
-        keep = keepdims is not None and keepdims.truth(tr)
-        dims = tuple(range(array.tensor.example.dim())) if along is None else along
-        named: dict[str, Value] = {key: ConstValue(value) for key, value in fixed.items()}
-        if ddof is not None:
-            if "correction" not in named:
-                raise GraphBreak(C_FUNCTION, f"numpy.{name} with ddof")
-            named["correction"] = ddof
-        if name in ("prod", "argmax", "argmin", "all", "any"):  # which torch computes along one dimension
-            if (along is None and keep) or isinstance(along, tuple):
-                raise GraphBreak(C_FUNCTION, f"numpy.{name} along several axes")
-            dims = along
-        if dims is not None:
-            named.update(dim=tr.lift(dims), keepdim=ConstValue(keep))
-        found = tr.emit("call_function", getattr(torch, name), [to_dtype(tr, array, dtype)], named)
-        assert isinstance(found, TensorValue)
-        return made(found)
-
-    return reduce
-
-
-def _at_least_int64(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.int64) if dtype.kind in "bi" else dtype
-
-
-def _as_float(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float64) if dtype.kind in "bi" else dtype
-
-
-def _as_it_is(dtype: np.dtype) -> np.dtype:
-    return dtype
-
-
-_sum = _reduction("sum", _at_least_int64)
-_prod = _reduction("prod", _at_least_int64)
-_mean = _reduction("mean", _as_float)
-_std = _reduction("std", _as_float, correction=0)
-_var = _reduction("var", _as_float, correction=0)
-_max = _reduction("amax")
-_min = _reduction("amin")
-_argmax = _reduction("argmax", kinds="if")
-_argmin = _reduction("argmin", kinds="if")
-_all = _reduction("all")
-_any = _reduction("any")
-
-
-# --- shapes -----------------------------------------------------------------------------------------------------------
-
-
-def _array(value: Value, what: str) -> ArrayValue:
+def plain_array(value: Value, what: str) -> ArrayValue:
     if not isinstance(value, ArrayValue) or value.is_number:
         raise GraphBreak(C_FUNCTION, f"numpy.{what} of {value.describe()}")
     return value
 
 
-def _reshape(tr: Tracer, array: Value, *shape: Value) -> Value:
-    return made(tr.emit("call_method", "reshape", [_array(array, "reshape").tensor, *shape], {}), of_numbers=False)
-
-
-def _transpose(tr: Tracer, array: Value, *axes: Value) -> Value:
-    tensor = _array(array, "transpose").tensor
-    given = [a for axis in axes for a in (axis.unpack(tr) if isinstance(axis, TupleValue) else [axis])]
-    order = [a.const(tr) for a in given] or list(range(tensor.example.dim()))[::-1]
-    return made(tr.emit("call_method", "permute", [tensor, tr.lift(tuple(order))], {}), of_numbers=False)
-
-
-def _swapaxes(tr: Tracer, array: Value, first: Value, second: Value) -> Value:
-    found = tr.emit("call_method", "transpose", [_array(array, "swapaxes").tensor, first, second], {})
-    return made(found, of_numbers=False)
-
-
-def _copy(tr: Tracer, array: Value) -> Value:
-    return made(tr.emit("call_method", "clone", [_array(array, "copy").tensor], {}), of_numbers=False)
-
-
-def _copy_in_rows(tr: Tracer, array: Value) -> Value:
-    """The method's copy, which has C's order unless told otherwise; the function keeps the array's order."""
-    flat = _array(array, "copy").tensor
-    named: dict[str, Value] = {"memory_format": ConstValue(torch.contiguous_format)}
-    return made(tr.emit("call_method", "clone", [flat], named), of_numbers=False)
-
-
-def _ravel(tr: Tracer, array: Value) -> Value:
-    whole = _array(array, "ravel").tensor.example.is_contiguous()  # else NumPy copies, where torch may find a view
-    return _reshape(tr, array if whole else _copy_in_rows(tr, array), ConstValue(-1))
-
-
-def _flatten(tr: Tracer, array: Value) -> Value:
-    return _copy_in_rows(tr, _ravel(tr, array))
-
-
-def _astype(tr: Tracer, array: Value, dtype: Value) -> Value:
-    wanted = _dtype(tr, dtype)
-    given = _array(array, "astype")
-    if given.dtype.kind == "f" and wanted.kind != "f" and wanted.kind != "b":
-        raise GraphBreak(C_FUNCTION, "numpy.ndarray.astype from floats to integers")  # of which not all fit
-    named: dict[str, Value] = {"copy": ConstValue(True)}
-    return made(tr.emit("call_method", "to", [given.tensor, ConstValue(DTYPES[wanted])], named), of_numbers=False)
-
-
-def _dtype(tr: Tracer, value: Value) -> np.dtype:
+def dtype_of(tr: Tracer, value: Value) -> np.dtype:
     try:
         found = np.dtype(value.const(tr))
     except TypeError:
@@ -402,91 +416,30 @@ def _dtype(tr: Tracer, value: Value) -> np.dtype:
     return found
 
 
-def _expand_dims(tr: Tracer, array: Value, axis: Value) -> Value:
-    return made(tr.emit("call_method", "unsqueeze", [_array(array, "expand_dims").tensor, axis], {}), of_numbers=False)
-
-
-def _joined(function: Any) -> Any:
-    def join(tr: Tracer, arrays: Value, axis: Value | None = None) -> Value:
-        parts = [_array(in_graph(tr, part), function.__name__) for part in arrays.unpack(tr)]
-        dtype = np.result_type(*(part.dtype for part in parts))
-        if dtype not in DTYPES:
-            raise GraphBreak(C_FUNCTION, f"numpy arrays of several dtypes in {function.__name__}")
-        if not all(part.tensor.example.is_contiguous() for part in parts):  # the result's order depends on theirs
-            raise GraphBreak(C_FUNCTION, f"numpy arrays with other than C's order in {function.__name__}")
-        tensors = TupleValue([to_dtype(tr, part, dtype) for part in parts])
-        return made(tr.emit("call_function", function, [tensors, axis or ConstValue(0)], {}), of_numbers=False)
-
-    return join
-
-
-def _matmul(tr: Tracer, left: Value, right: Value) -> Value:
-    a, b = _array(left, "matmul"), _array(right, "matmul")
+def matmul(tr: Tracer, left: Value, right: Value) -> Value:
+    a, b = plain_array(left, "matmul"), plain_array(right, "matmul")
     dims = a.tensor.example.dim(), b.tensor.example.dim()
     if a.dtype != b.dtype or a.dtype.kind != "f" or not all(1 <= d <= 2 for d in dims):
         raise GraphBreak(C_FUNCTION, f"numpy.matmul of {a.dtype} and {b.dtype} with {dims} dimensions")
     return made(tr.emit("call_function", torch.matmul, [a.tensor, b.tensor], {}))
 
 
-def _where(tr: Tracer, condition: Value, left: Value, right: Value) -> Value:
-    tensor = _array(condition, "where").tensor
-    given = [side.dtype if isinstance(side, ArrayValue) else side.const(tr) for side in (left, right)]
-    dtype = np.result_type(*given)
-    if dtype not in given or tensor.example.dtype is not torch.bool:
-        raise GraphBreak(C_FUNCTION, "numpy.where of several dtypes")
-    sides = [to_dtype(tr, side, dtype) for side in (left, right)]
-    return made(tr.emit("call_function", torch.where, [tensor, *sides], {}), of_numbers=False)
-
-
-def _clip(tr: Tracer, array: Value, low: Value, high: Value) -> Value:
-    return _ufunc(tr, np.minimum, [_ufunc(tr, np.maximum, [_array(array, "clip"), low]), high])
-
-
-def _cumsum(tr: Tracer, array: Value, axis: Value | None = None) -> Value:
-    given = _array(array, "cumsum")
-    if given.dtype.kind == "f" and given.dtype != np.float64:
-        raise GraphBreak(C_FUNCTION, f"numpy.cumsum of {given.dtype}")  # which torch adds up in float64
-    along = given if axis is not None and axis.const(tr) is not None else _array(_ravel(tr, given), "cumsum")
-    tensor = to_dtype(tr, along, _at_least_int64(given.dtype))
-    dim = axis if along is given and axis is not None else ConstValue(0)
-    return made(tr.emit("call_function", torch.cumsum, [tensor, dim], {}), of_numbers=False)
-
-
-def _like(value: int) -> Any:
-    def like(tr: Tracer, array: Value) -> Value:
-        function = torch.ones_like if value else torch.zeros_like
-        return made(tr.emit("call_function", function, [_array(array, "zeros_like").tensor], {}), of_numbers=False)
-
-    return like
-
-
 def filled(tr: Tracer, function: Any, shape: Value, dtype: Value | None, *value: Value) -> Value:
     """``np.zeros``, ``np.ones``, ``np.empty`` and, with a number, ``np.full``."""
     of_value = np.dtype(value[0].pytype()) if value and issubclass(value[0].pytype(), _NUMBERS) else None
-    if value and (of_value is None or (dtype is not None and _dtype(tr, dtype) != of_value)):
+    if value and (of_value is None or (dtype is not None and dtype_of(tr, dtype) != of_value)):
         raise GraphBreak(C_FUNCTION, f"numpy.full of {value[0].describe()}")
-    wanted = of_value or np.dtype(np.float64) if dtype is None else _dtype(tr, dtype)
+    wanted = of_value or np.dtype(np.float64) if dtype is None else dtype_of(tr, dtype)
     sizes = TupleValue(shape.unpack(tr)) if shape.pytype() is not int else TupleValue([shape])
     named: dict[str, Value] = {"dtype": ConstValue(DTYPES[wanted]), "device": ConstValue(torch.device("cpu"))}
     return made(tr.emit("call_function", function, [sizes, *value], named), of_numbers=False)
 
 
-METHODS: dict[str, Any] = {
-    "sum": _sum, "prod": _prod, "mean": _mean, "std": _std, "var": _var, "max": _max, "min": _min, "argmax": _argmax,
-    "argmin": _argmin, "all": _all, "any": _any, "reshape": _reshape, "transpose": _transpose, "swapaxes": _swapaxes,
-    "clip": _clip, "cumsum": _cumsum, "copy": _copy_in_rows, "ravel": _ravel, "flatten": _flatten, "astype": _astype,
-}  # fmt: skip
+METHODS: dict[str, Any] = {}  # of arrays
 ArrayValue.METHODS = METHODS
 
 # Functions of NumPy's, beside the universal ones, that take arrays.
-FUNCTIONS: dict[Any, Any] = {
-    np.sum: _sum, np.prod: _prod, np.mean: _mean, np.std: _std, np.var: _var, np.max: _max, np.min: _min,
-    np.amax: _max, np.amin: _min, np.argmax: _argmax, np.argmin: _argmin, np.all: _all, np.any: _any,
-    np.reshape: _reshape, np.transpose: _transpose, np.swapaxes: _swapaxes, np.copy: _copy, np.ravel: _ravel,
-    np.expand_dims: _expand_dims, np.concatenate: _joined(torch.cat), np.stack: _joined(torch.stack),
-    np.clip: _clip, np.cumsum: _cumsum, np.where: _where, np.dot: _matmul,
-    np.zeros_like: _like(0), np.ones_like: _like(1),
-}  # fmt: skip
+FUNCTIONS: dict[Any, Any] = {}
 
 
 def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -498,7 +451,7 @@ def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]
     if isinstance(function, np.ufunc):
         if kwargs:
             raise GraphBreak(C_FUNCTION, f"{name} with {', '.join(kwargs)}")
-        return _matmul(tr, *args) if function is np.matmul and len(args) == 2 else _ufunc(tr, function, args)
+        return matmul(tr, *args) if function is np.matmul and len(args) == 2 else apply_ufunc(tr, function, args)
     known = FUNCTIONS.get(function)
     if known is None:
         raise GraphBreak(C_FUNCTION, name)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import math
+import types
 import weakref
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
+from ..bytecode import normalize
 from ..capture.attempts import StateChanged
-from ..guards.sources import CachedResult, Const
+from ..guards.sources import Attr, CachedResult, Const
 from .base import MISSING, Value
 from .classes import BuiltinValue
-from .constants import CONST_TYPES
+from .constants import CONST_TYPES, SymValue
 from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -31,6 +34,38 @@ def look(obj: Any) -> Hashable:
     return type(obj), repr(obj) if type(obj) in CONST_TYPES else id(obj)
 
 
+_CALCULATE = frozenset(
+    {
+        "abs", "bool", "divmod", "enumerate", "float", "int", "len", "max", "min", "pow", "range", "reversed",
+        "round", "sum", "tuple", "zip", "ValueError", "TypeError", "AssertionError",
+    }
+)  # fmt: skip
+_MORE = frozenset(
+    {
+        "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_NAME", "LOAD_CELL", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF",
+        "IMPORT_NAME", "MAKE_FUNCTION", "UNSUPPORTED", "BUILD_LIST", "BUILD_SET", "BUILD_MAP",
+    }
+)  # fmt: skip
+
+
+def only_calculates(function: Any, within: tuple[Any, ...] = ()) -> bool:
+    """Whether a function reads nothing but its arguments, makes no object that can change, and calls none that does."""
+    if type(function) is not types.FunctionType or function in within or function.__closure__:
+        return False
+    given = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    if not all(type(value) in CONST_TYPES for value in given):
+        return False
+    for op in normalize(function.__code__).ops:
+        if op.name in _MORE:
+            return False
+        if op.name == "LOAD_GLOBAL":
+            found = function.__globals__.get(op.arg, MISSING)
+            is_builtin = found is MISSING and op.arg in _CALCULATE
+            if not is_builtin and found is not math and not only_calculates(found, (*within, function)):
+                return False
+    return True
+
+
 class CachedFunctionValue(BuiltinValue):
     """A function behind ``functools.lru_cache``: called for real, because the program gets the cache's own objects.
 
@@ -40,6 +75,9 @@ class CachedFunctionValue(BuiltinValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if any(isinstance(value, SymValue) for value in (*args, *kwargs.values())) and self._only_calculates():
+            wrapped = tr.wrap(self.obj.__wrapped__, None if self.source is None else Attr(self.source, "__wrapped__"))
+            return wrapped.call(tr, args, kwargs)
         plain = tuple(self._key(tr, value) for value in args)
         named = {name: self._key(tr, value) for name, value in kwargs.items()}
         before = self.obj.cache_info()
@@ -55,6 +93,10 @@ class CachedFunctionValue(BuiltinValue):
             raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or Const(self.obj, self.describe())
         return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
+
+    def _only_calculates(self) -> bool:
+        """Whether it makes numbers of numbers, so that no program can tell a result of the cache from a new one."""
+        return only_calculates(getattr(self.obj, "__wrapped__", None))
 
     def _key(self, tr: Tracer, value: Value) -> Any:
         """What the cache knows an argument by: a constant, or an object that no other equals."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import io
 import operator
 import types
 import weakref
@@ -77,6 +78,9 @@ _DTYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, bool
 
 
 _DATA = (GraphValue, ListValue, TupleValue, DictValue, SetValue)  # beside constants
+
+
+_BUFFERS = (io.StringIO, io.BytesIO)  # of which nobody sees when they are closed
 
 
 class ClassValue(RealValue):
@@ -300,7 +304,7 @@ class ClassValue(RealValue):
         finalizer = tr.static_lookup(cls, "__del__")
         if finalizer is not MISSING:
             stop = GraphBreak(OPERATION, f"creating a {cls.__qualname__}, whose __del__ runs with its last reference")
-            stop.whole_frame = True  # made code holds its arguments longer
+            stop.whole_frame = cls not in _BUFFERS  # made code holds its arguments longer
             raise stop
         tr.guard_lookup(cls, "__del__", MISSING)
         new = tr.static_lookup(cls, "__new__")

@@ -81,21 +81,22 @@ class AtMost(Guard):
 class Decides(Guard):
     """What the program computes from numbers decides a branch as before, in Python's own arithmetic.
 
-    ``tree`` is ``(function, *operands)``; an operand is a tree, the source of a number, or the text of a constant.
+    ``tree`` is ``(function, *operands)``; an operand is a tree, the position of its source among ``numbers``, or the
+    text of a constant.
     """
 
+    numbers: tuple[Source, ...]
     tree: tuple
     answer: bool
 
     def condition(self, value: str, out: Loader) -> str:
-        variables: dict[Source, str] = {}
         functions: dict[str, Callable] = {}
-        text = _text(self.tree, variables, functions)
-        lines = [f"def decides({', '.join(variables.values())}):", f"    try: return bool({text})"]
+        parameters = ", ".join(f"a{position}" for position in range(len(self.numbers)))
+        text = _text(self.tree, functions)
+        lines = [f"def decides({parameters}):", f"    try: return bool({text})"]
         lines.append("    except ArithmeticError: return None")
         exec("\n".join(lines), functions)
-        arguments = ", ".join(map(out.load, variables))
-        return f"{out.const(functions['decides'])}({arguments}) is {self.answer}"
+        return f"{out.const(functions['decides'])}({', '.join(map(out.load, self.numbers))}) is {self.answer}"
 
     def words(self) -> str:
         return f"decides a branch as before ({self.answer})"
@@ -103,11 +104,11 @@ class Decides(Guard):
     is_watched = always_checked
 
 
-def _text(tree: Any, variables: dict[Source, str], functions: dict[str, Callable]) -> str:
-    if isinstance(tree, Source):
-        return variables.setdefault(tree, f"a{len(variables)}")
+def _text(tree: Any, functions: dict[str, Callable]) -> str:
+    if isinstance(tree, int):
+        return f"a{tree}"
     if isinstance(tree, str):
         return tree
     name = f"f{len(functions)}"
     functions[name] = tree[0]
-    return f"{name}({', '.join(_text(operand, variables, functions) for operand in tree[1:])})"
+    return f"{name}({', '.join(_text(operand, functions) for operand in tree[1:])})"

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...breaks import OPERATION, GraphBreak
 from .. import arrays
+from ..arrays import KnownArrayValue, in_graph, known_array
 from ..base import Value
 from ..constants import ConstValue, NumpyNumberValue, SymValue
 from ..tensors import TensorValue
-from .known_arrays import KnownArrayValue, in_graph, known_array
 from .sequences import ListValue, SliceValue, TupleValue
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..arrays import ArrayValue
 
 
-def getitem(tr: Tracer, array: ArrayValue, key: Value) -> Value:
+def getitem(array: ArrayValue, tr: Tracer, key: Value) -> Value:
     """``array[key]``: a view, a number, or, for an array of integers, a copy."""
     parts = key.unpack(tr) if isinstance(key, TupleValue) else [key]
     if len(parts) == 1 and _is_of_integers(part := in_graph(tr, parts[0])):
@@ -36,18 +36,11 @@ def getitem(tr: Tracer, array: ArrayValue, key: Value) -> Value:
     assert isinstance(found, TensorValue)
     numbers = sum(isinstance(p, ConstValue) and type(p.value) is int for p in parts)
     if numbers == array.tensor.example.dim() and numbers == len(parts):
-        return number(tr, found)
+        return arrays.number(tr, found)
     return arrays.ArrayValue(found)
 
 
-def number(tr: Tracer, element: TensorValue) -> Value:
-    """What NumPy makes of an element: a number, which later writes to the array do not change."""
-    copied = tr.emit("call_method", "clone", [element], {})
-    assert isinstance(copied, TensorValue)
-    return arrays.ArrayValue(copied, is_number=True)
-
-
-def setitem(tr: Tracer, array: ArrayValue, key: Value, value: Value) -> None:
+def setitem(array: ArrayValue, tr: Tracer, key: Value, value: Value) -> None:
     """``array[key] = value``."""
     refused = GraphBreak(OPERATION, f"setting an item of {array.describe()}")
     if array.is_number:
@@ -122,3 +115,7 @@ def _is_basic(part: Value) -> bool:
             return False
         return part.step.value is None or part.step.value > 0  # type: ignore[attr-defined]
     return isinstance(part, ConstValue) and type(part.value) in (int, type(None), type(Ellipsis))
+
+
+arrays.ArrayValue.getitem = getitem  # type: ignore[assignment]
+arrays.ArrayValue.setitem = setitem  # type: ignore[assignment]

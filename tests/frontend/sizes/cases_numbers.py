@@ -1,6 +1,7 @@
 """Integers, floats, bools and texts that change from call to call, wherever they come from."""
 
 import dataclasses
+import functools
 import math
 
 import torch
@@ -110,6 +111,20 @@ def float_compared(x, scale):
 @case(numbers(0.5, 0.25, 0.75, 1.5, 0.125, 2.5), compiles=3)
 def computed_float_compared(x, scale):
     return x * 2 if scale * 0.99 + 1 < 2.0 / scale else x + 1
+
+
+@functools.lru_cache
+def half(n, *, more=1):
+    return clamped(n // 2 + more), math.ceil(n / 3)
+
+
+def clamped(n):
+    return max(n, 1)
+
+
+@case(numbers(4, 5, 6, 9, 12, 13), compiles=2)
+def cached_arithmetic(x, n):
+    return x * half(n)[0] + half(n, more=2)[1]
 
 
 # (0.1 + 0.2) + 0.3 is another number than 0.1 + (0.2 + 0.3)

@@ -1,5 +1,7 @@
 """Static first, then dynamic in what changed; marks, integers, and exact guards."""
 
+import functools
+
 import pytest
 import torch
 
@@ -139,3 +141,22 @@ def test_tensors_of_sizes_are_made_in_one_graph():
         for got, wanted in zip(compiled(x), f(x), strict=True):
             torch.testing.assert_close(got, wanted, rtol=0, atol=0)
     assert torchmux.report(compiled).graph_count == 1
+
+
+ADDED = [3]
+
+
+@functools.lru_cache
+def added(n):
+    return n + ADDED[0]
+
+
+def test_a_cached_function_that_reads_more_than_its_arguments_gives_what_is_in_the_cache():
+    compiled = torchmux.compile(lambda x: x * added(x.shape[0]), backend="eager")
+    for size in (4, 5, 6):
+        assert compiled(torch.ones(size))[0] == size + 3
+    ADDED[0] = 10
+    try:
+        assert [compiled(torch.ones(size))[0] for size in (5, 6, 7)] == [8, 9, 17]
+    finally:
+        ADDED[0] = 3

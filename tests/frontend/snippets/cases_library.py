@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import heapq
 import inspect
+import io
 import itertools
 import math
 import operator
@@ -302,3 +303,10 @@ def who_calls():
 @case()
 def case_names_of_callers(x):
     return x + 1, who_calls(), sys._getframe().f_code.co_name
+
+
+@case(one_graph=False)
+def case_text_in_memory(x):
+    text = io.StringIO()
+    print("a", 1, sep="-", end="!", file=text)
+    return x * len(text.getvalue()), text.getvalue()

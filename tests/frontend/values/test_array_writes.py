@@ -83,7 +83,30 @@ def to_other_dtypes(a, n):
     return flags, small, single
 
 
-PROGRAMS = [counting, number_before_a_write, row_after_a_write, in_place_operators, overlapping, masks_and_indices]
+def shapes(a, n):
+    rolled, rows = np.roll(a, 2), a.reshape(2, 3)
+    tiled = np.tile(a, 2), np.tile(rows, (2, 1)), np.repeat(a, 2), np.repeat(rows, 2, axis=0), np.roll(rows, 1, axis=1)
+    return (
+        rolled,
+        tiled,
+        np.round(a / 3, 1),
+        np.outer(a, a),
+        np.diff(a),
+        np.squeeze(a[None]),
+        (a / 7).round(2),
+        a.clip(1, 2),
+    )
+
+
+PROGRAMS = [
+    shapes,
+    counting,
+    number_before_a_write,
+    row_after_a_write,
+    in_place_operators,
+    overlapping,
+    masks_and_indices,
+]
 PROGRAMS += [constants, mixed, to_other_dtypes]
 
 
