@@ -329,7 +329,7 @@ module(
 )
 module(
     "small/mlp-bn-train",
-    lambda: nn.Sequential(nn.Linear(20, 64), nn.BatchNorm1d(64), nn.GELU(), nn.Linear(64, 10)),
+    lambda: nn.Sequential(nn.Linear(20, 64, bias=False), nn.BatchNorm1d(64), nn.GELU(), nn.Linear(64, 10)),
     T(32, 20),
     training=True,
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..ir import index
 from ..ir.expressions import Buffer, operators_in
 from ..ir.index import Index, Var
-from .kernel import FEW, Kernel, Member
+from .kernel import FEW, MOST_BESIDE, Kernel, Member
 
 ACROSS = 10.0
 """What an access costs whose elements lie apart, as single loads and stores do; a contiguous one costs 1."""
@@ -38,6 +38,7 @@ _GAIN = 0.75
 class Access:
     """One load or store; ``guarded`` loads may read only where a condition holds."""
 
+    buffer: Buffer
     position: Index
     bytes: int
     stores: bool
@@ -113,9 +114,11 @@ def accesses(members: Iterable[Member], needed: set[Buffer]) -> list[Access]:
         statement = member.statement
         for node in operators_in(statement.value):
             if node.op == "load" and node.attr[0] not in made:
-                found[Access(node.attr[1], node.attr[0].dtype.itemsize, False, bool(node.args))] = None
+                buffer, position = node.attr
+                found[Access(buffer, position, buffer.dtype.itemsize, False, bool(node.args))] = None
         if statement.target in needed and not statement.reduction:
-            found[Access(statement.position, statement.target.dtype.itemsize, True, False)] = None
+            target = statement.target
+            found[Access(target, statement.position, target.dtype.itemsize, True, False)] = None
     return list(found)
 
 
@@ -129,12 +132,12 @@ def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
     if not kernel.is_on_cpu:  # threads of a GPU read what is near each other together, in whatever order
         near = []
     best = Walk(usual, None)
-    least = _GAIN * _cost(kernel, touched, best)
+    least = _GAIN * cost_of(kernel, touched, best)
     for vector in [usual, *(v for v in (*unit, *near) if v is not usual)]:
         tiles = [t for t in unit if t is not vector and _may_tile(kernel, vector, t)]
         for tile in [t for t in tiles if is_few(t)] if vector in near else [None, *tiles]:
             walk = Walk(vector, tile)
-            cost = _cost(kernel, touched, walk)
+            cost = cost_of(kernel, touched, walk)
             if cost < least:
                 best, least = walk, cost
     return best
@@ -147,16 +150,17 @@ def _may_tile(kernel: Kernel, vector: Var, tile: Var) -> bool:
     return vector not in kernel.inner and tile in kernel.inner and not is_few(tile)
 
 
-def _cost(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
-    cost = _filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
-    extent = walk.vector.size
+def cost_of(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
+    """What the accesses of a kernel cost that is walked so, for each point."""
+    cost = _filling(walk.vector) * sum(_access_cost(a, walk, touched) for a in touched)
+    extent = index.product(v.size for v in kernel.inner)
     if walk.vector in kernel.inner and type(extent) is int and extent:
         folds = sum(1 for m in kernel.members if m.statement.reduction)
         cost += folds * FOLDED * _SIDE / extent
     return cost
 
 
-def _access_cost(access: Access, walk: Walk) -> float:
+def _access_cost(access: Access, walk: Walk, touched: Sequence[Access]) -> float:
     step = step_of(access.position, walk.vector)
     if step is not None and _is(step, 0):
         return _HELD
@@ -168,9 +172,24 @@ def _access_cost(access: Access, walk: Walk) -> float:
     if not access.guarded and is_square(access.position, walk.vector, walk.tile, stores=access.stores):
         assert walk.tile is not None
         return SHUFFLED if is_few(walk.tile) else IN_SQUARES * _filling(walk.tile)
+    if type(step) is int and 1 < step <= MOST_BESIDE and not access.guarded and _is_beside(access, step, touched):
+        return SHUFFLED
+    if _is(step, -1) and not access.stores:
+        return BACKWARDS
     if type(step) is int and abs(step) <= FEW and not access.stores and not access.guarded:
-        return BACKWARDS if step == -1 else IN_STEPS
+        return IN_STEPS
     return ACROSS
+
+
+def _is_beside(access: Access, count: int, touched: Sequence[Access]) -> bool:
+    """Whether so many elements beside each other are all read, or all written, and this is one of them."""
+    places = {
+        a.position - access.position
+        for a in touched
+        if a.buffer is access.buffer and a.stores is access.stores and not a.guarded
+    }
+    apart = {n for n in places if type(n) is int}
+    return any(all(n - first in apart for n in range(count)) for first in range(count))
 
 
 def _filling(variable: Var) -> float:

@@ -320,6 +320,7 @@ template <class T, class M> INLINE auto strided(const T* p, i64 step, M m) {
 }
 template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M m) {
   auto v = zero<T>();
+  if (!any_of(keep(m, ~c, mask{}))) return gather(p, at, m);
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + at[i]));
   return v;
 }
@@ -331,6 +332,7 @@ template <class T, class M> INLINE auto read_if(mask c, const T* p, M m) {
 // Neighbours that may be read only where a condition holds.
 template <class T, class M> INLINE auto load_some(mask c, const T* p, M m) {
   auto v = zero<T>();
+  if (!any_of(keep(m, ~c, mask{}))) return load(p, m);
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + i));
   return v;
 }

@@ -94,7 +94,7 @@ class Assembler:
         if any(
             word in body
             for body in kernels.values()
-            for word in ("squares<", "columns<", "_few<", "_few_back<", "in_steps<", "one_of<", "sweep_over(")
+            for word in ("squares<", "columns<", "_few<", "_few_back<", "in_steps<", "_back(", "sweep_over(")
         ):
             includes += '#include "tiles.h"\n'
         if self.computes:
