@@ -183,7 +183,7 @@ infer(
 )
 module(
     "vision/conv-bn-train",
-    lambda: nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU()),
+    lambda: nn.Sequential(nn.Conv2d(16, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()),
     T(4, 16, 28, 28),
     training=True,
 )

@@ -160,6 +160,12 @@ def cost_of(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
     return cost
 
 
+def reads_or_writes_apart(kernel: Kernel, needed: set[Buffer], walk: Walk) -> bool:
+    """Whether some of what lies side by side in no vector is read or written one element at a time."""
+    touched = accesses(kernel.members, needed)
+    return any(_access_cost(a, walk, touched) >= ACROSS for a in touched)
+
+
 def _access_cost(access: Access, walk: Walk, touched: Sequence[Access]) -> float:
     step = step_of(access.position, walk.vector)
     if step is not None and _is(step, 0):

@@ -45,9 +45,14 @@ def unrolled(kernel: Kernel, needed: set[Buffer]) -> Kernel:
 def _with_one_loop_less(kernel: Kernel, needed: set[Buffer]) -> Kernel | None:
     """The kernel without the short loop whose absence makes it cheapest; None if no such loop makes it cheaper."""
     kernel = split_loops(kernel)
-    best: Kernel | None = None
     short = [v for v in kernel.space if type(v.size) is int and v.size <= MOST_BESIDE]
-    least = _GAIN * _cost(kernel, needed) if short else 0.0
+    if not short:
+        return None
+    walk = tiles.choose(kernel, needed, kernel.space[-1])
+    if walk.vector not in short and not tiles.reads_or_writes_apart(kernel, needed, walk):
+        return None
+    best: Kernel | None = None
+    least = _GAIN * _cost(kernel, needed)
     for variable in short:
         rows = dataclasses.replace(kernel, inner=frozenset((variable,)))
         if _may(rows):
