@@ -72,6 +72,9 @@ class Buffer:
         return self.name
 
 
+_MOST_SHOWN = 1000
+
+
 class Node:
     """A scalar expression.
 
@@ -98,8 +101,15 @@ class Node:
         self._cost: int | None = None
 
     def __repr__(self) -> str:
+        return self._text([_MOST_SHOWN])
+
+    def _text(self, left: list[int]) -> str:
+        """The expression as text, of at most ``left`` nodes: what has shared parts may be much longer than it is large."""
+        left[0] -= 1
+        if left[0] < 0:
+            return "..."
         attr = "" if self.attr is None else f"[{self.attr}]"
-        return f"{self.op}{attr}({', '.join(map(repr, self.args))})"
+        return f"{self.op}{attr}({', '.join(a._text(left) for a in self.args)})"
 
     def _indices(self) -> tuple[Index, ...]:
         return (self.attr[1],) if self.op == "load" else (self.attr,) if self.op == "index" else ()

@@ -30,8 +30,8 @@ class Forms(Protocol):
         in float32, and its sums stay in float32, whatever the dtype of the operands."""
 
     def is_thin(self, left: Value, right: Value) -> bool:
-        """Whether a product is worth a loop of its own, which is fused with others: all it does for an element is to add
-        up a few numbers, of which most are the same for many elements."""
+        """Whether a product is a loop like others, and fused with them: an element of it is a sum of a few numbers, and
+        most of these are the same for many elements."""
 
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         """Strides with gaps between rows, which the option ``shape_padding`` asks for where a matrix is written for a

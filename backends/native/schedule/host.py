@@ -209,9 +209,7 @@ class _Planner:
         self.host = Host(
             [b if isinstance(b, Buffer) else f"number{n}" for n, b in enumerate(program.inputs)],
             [],
-            {b: b.over for b in program.buffers if b.over is not None}
-            | self.shown
-            | in_place(self.work, self.held),
+            {b: b.over for b in program.buffers if b.over is not None} | self.shown | in_place(self.work, self.held),
             Arena({}, 0),
         )
         self.uses = [self.host.touched(step) for step in self.work]

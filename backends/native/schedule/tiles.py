@@ -8,7 +8,8 @@ them alone; the choice depends on strides only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir import index
@@ -36,13 +37,17 @@ _GAIN = 0.75
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store; ``guarded`` loads may read only where a condition holds."""
+    """One load or store; ``guarded`` loads may read only where a condition holds.
+
+    ``beside`` are the distances of what else the kernel reads, or writes, of the same buffer.
+    """
 
     buffer: Buffer
     position: Index
     bytes: int
     stores: bool
     guarded: bool
+    beside: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,29 @@ def accesses(members: Iterable[Member], needed: set[Buffer]) -> list[Access]:
         if statement.target in needed and not statement.reduction:
             target = statement.target
             found[Access(target, statement.position, target.dtype.itemsize, True, False)] = None
-    return list(found)
+    return [dataclasses.replace(a, beside=distances) for a, distances in _neighbours(found)]
+
+
+def _neighbours(found: Iterable[Access]) -> Iterator[tuple[Access, frozenset[int]]]:
+    """Each access with the distances of those to which there is a known one."""
+    groups: list[dict[Access, int]] = []  # of each access the distance from the first of its group
+    for access in found:
+        for group in groups:
+            first = next(iter(group))
+            if (
+                first.buffer is access.buffer
+                and first.stores is access.stores
+                and not (first.guarded or access.guarded)
+            ):
+                distance = access.position - first.position
+                if type(distance) is int:
+                    group[access] = distance
+                    break
+        else:
+            groups.append({access: 0})
+    for group in groups:
+        for access, own in group.items():
+            yield access, frozenset(other - own for other in group.values())
 
 
 def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
@@ -152,7 +179,7 @@ def _may_tile(kernel: Kernel, vector: Var, tile: Var) -> bool:
 
 def cost_of(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
     """What the accesses of a kernel cost that is walked so, for each point."""
-    cost = _filling(walk.vector) * sum(_access_cost(a, walk, touched) for a in touched)
+    cost = _filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
     extent = index.product(v.size for v in kernel.inner)
     if walk.vector in kernel.inner and type(extent) is int and extent:
         folds = sum(1 for m in kernel.members if m.statement.reduction)
@@ -163,10 +190,10 @@ def cost_of(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
 def reads_or_writes_apart(kernel: Kernel, needed: set[Buffer], walk: Walk) -> bool:
     """Whether some of what lies side by side in no vector is read or written one element at a time."""
     touched = accesses(kernel.members, needed)
-    return any(_access_cost(a, walk, touched) >= ACROSS for a in touched)
+    return any(_access_cost(a, walk) >= ACROSS for a in touched)
 
 
-def _access_cost(access: Access, walk: Walk, touched: Sequence[Access]) -> float:
+def _access_cost(access: Access, walk: Walk) -> float:
     step = step_of(access.position, walk.vector)
     if step is not None and _is(step, 0):
         return _HELD
@@ -178,7 +205,7 @@ def _access_cost(access: Access, walk: Walk, touched: Sequence[Access]) -> float
     if not access.guarded and is_square(access.position, walk.vector, walk.tile, stores=access.stores):
         assert walk.tile is not None
         return SHUFFLED if is_few(walk.tile) else IN_SQUARES * _filling(walk.tile)
-    if type(step) is int and 1 < step <= MOST_BESIDE and not access.guarded and _is_beside(access, step, touched):
+    if type(step) is int and 1 < step <= MOST_BESIDE and not access.guarded and _is_beside(access, step):
         return SHUFFLED
     if _is(step, -1) and not access.stores:
         return BACKWARDS
@@ -187,15 +214,9 @@ def _access_cost(access: Access, walk: Walk, touched: Sequence[Access]) -> float
     return ACROSS
 
 
-def _is_beside(access: Access, count: int, touched: Sequence[Access]) -> bool:
+def _is_beside(access: Access, count: int) -> bool:
     """Whether so many elements beside each other are all read, or all written, and this is one of them."""
-    places = {
-        a.position - access.position
-        for a in touched
-        if a.buffer is access.buffer and a.stores is access.stores and not a.guarded
-    }
-    apart = {n for n in places if type(n) is int}
-    return any(all(n - first in apart for n in range(count)) for first in range(count))
+    return any(all(n - first in access.beside for n in range(count)) for first in range(count))
 
 
 def _filling(variable: Var) -> float:

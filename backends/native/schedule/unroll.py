@@ -1,4 +1,4 @@
-"""Short rows are written out: what is reduced over a few elements becomes one expression, computed for many rows at once.
+"""Short rows are written out: what is reduced over a few elements is one expression, computed for many rows at once.
 
 Reducing the lanes of a vector takes as long for three numbers as for sixteen, and most of the lanes lie idle.  Where a
 kernel's inner loops have few points, each statement becomes one for every point, without inner loops.  Rows are then
@@ -143,10 +143,8 @@ class _Values:
 
 def _moved(member: Member, rows: tuple[Var, ...], values: _Values) -> Member:
     old = member.statement
-    new = dataclasses.replace(
-        old, position=values.position(old), value=values.made.get(old.target, values.of_row.get(old.target)), kept=rows,
-        reduced=(), reduction=None,
-    )  # fmt: skip
+    position, value = values.position(old), values.made[old.target]
+    new = dataclasses.replace(old, position=position, value=value, kept=rows, reduced=(), reduction=None)
     return Member(new, member.at, False)
 
 

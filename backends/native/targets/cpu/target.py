@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
@@ -65,7 +66,7 @@ class Cpu(Target):
             return False
         if type(n) is not int or any(type(b) is not int for b in batch):
             return False
-        few, many = min(m, n), index.product((*batch, max(m, n)))
+        few, many = min(m, n), math.prod((*batch, max(m, n)))  # type: ignore[arg-type]
         return k <= _MOST_TERMS and few <= _MOST_THIN and k * few <= _MOST_FACTORS and many >= _LEAST_THIN
 
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
