@@ -104,7 +104,7 @@ class Node:
         return self._text([_MOST_SHOWN])
 
     def _text(self, left: list[int]) -> str:
-        """The expression as text, of at most ``left`` nodes: what has shared parts may be much longer than it is large."""
+        """The expression with at most ``left`` nodes: with what is shared in all places, it may be endless."""
         left[0] -= 1
         if left[0] < 0:
             return "..."

@@ -67,7 +67,8 @@ class Cpu(Target):
         if type(n) is not int or any(type(b) is not int for b in batch):
             return False
         few, many = min(m, n), math.prod((*batch, max(m, n)))  # type: ignore[arg-type]
-        return k <= _MOST_TERMS and few <= _MOST_THIN and k * few <= _MOST_FACTORS and many >= _LEAST_THIN
+        most = _MOST_FACTORS if n <= m else _LEAST_THIN  # rows that lie apart are each read again
+        return k <= _MOST_TERMS and few <= _MOST_THIN and k * few <= most and many >= _LEAST_THIN
 
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         """Rows begin in cache lines of their own, and not all in the same set of the cache."""
