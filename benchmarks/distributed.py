@@ -5,14 +5,15 @@
 
 Each row runs in processes of its own, one for each rank, so that one that fails or hangs spoils no other.  Rows are
 appended to the file as they are done, and a second start goes on with those that are missing: a machine may be lent for
-less time than all of them take.  ``--together`` rows compile at the same time, and then each is timed while the others
-wait; their first steps are not told, since they disturb each other.  With GPUs the ranks communicate by NCCL, and each
-sees only its own; without, by gloo.
+less time than all of them take.  ``--together`` rows compile at the same time, and are then timed in turns, a few steps
+each while the others wait; their first steps are not told, since they disturb each other.  With GPUs the ranks
+communicate by NCCL, and each sees only its own; without, by gloo.
 
 ``step`` rows have milliseconds for a step (median), peak memory in MiB, the share of the time of communication during
 which the same rank computes, how often it communicates, how long its GPU works, with the kernels that take longest,
-and 20 losses: a step that takes longer than the GPU works waits for the host.  ``cold`` rows have seconds of the first
-step with an empty cache: of ranks that share it, of ranks that have one each, and of a single rank.
+how long the host takes for the passes and the optimizer, and 20 losses: a step that takes longer than the GPU works
+waits for the host.  ``cold`` rows have seconds of the first step with an empty cache: of ranks that share it, of ranks
+that have one each, and of a single rank.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from distributed_rows import HOWS, PEER, rows_wanted, table
 
-COMPILERS = ("eager", "torch.compile", "native", "inductor")
+COMPILERS = ("eager", PEER, "native", "inductor")
 MODELS = ("bert", "llama")
 WAYS = ("ddp_around", "ddp_inside", "fsdp_blocks", "tp_blocks")
-HOWS = ("shared", "apart", "alone")
 LOSSES = 20
 _PROFILED = 2  # steps
+_HOST_STEPS = 5
 POLL = 0.2  # seconds
 _PR_SET_PDEATHSIG = 1
 # (batch, tokens) of a rank, by size and model
@@ -81,7 +83,7 @@ def make(name: str, size: str) -> tuple[Any, Any, dict[str, Any]]:
 def compiler(name: str) -> Callable[[Any], Any]:
     if name == "eager":
         return lambda model: model
-    if name == "torch.compile":
+    if name == PEER:
         return torch.compile
     import torchmux
 
@@ -134,15 +136,18 @@ def run_row(row: dict[str, Any], turn: Path | None) -> dict[str, Any]:
     seed = 1 if row["way"] == "tp_blocks" else 1 + dist.get_rank()  # its ranks work on one batch
     ids = torch.randint(0, 500, (batch, tokens), generator=torch.Generator().manual_seed(seed)).to(device)
     # A tiny model has one of torch's buckets.  torch.compile takes none that is smaller than the first one, of 1 MiB.
-    bucket = None if row["size"] != "tiny" else 1.0 if row["compiler"] == "torch.compile" else 0.05
+    bucket = None if row["size"] != "tiny" else 1.0 if row["compiler"] == PEER else 0.05
     run = distributed(row["way"], model, blocks, plan, compiler(row["compiler"]), device, bucket)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=cuda and row["way"] != "tp_blocks")
 
-    def step() -> torch.Tensor:
+    def step(passed: Callable[[], None] = lambda: None) -> torch.Tensor:
         loss: torch.Tensor = run(input_ids=ids, labels=ids).loss
+        passed()
         loss.backward()
+        passed()
         optimizer.step()
         optimizer.zero_grad()
+        passed()
         return loss.detach()
 
     def finished() -> float:
@@ -158,33 +163,48 @@ def run_row(row: dict[str, Any], turn: Path | None) -> dict[str, Any]:
                             "device": torch.cuda.get_device_name() if cuda else "cpu"}  # fmt: skip
     if row["kind"] == "step":
         if turn is not None:
-            _wait_for(turn)
             del told["first_step_s"]
-        if cuda:
-            torch.cuda.reset_peak_memory_stats()
-        times = []
-        for _ in range(max(LOSSES - 1, row["steps"])):
-            dist.barrier()
-            begin = finished()
-            losses.append(step())
-            times.append(finished() - begin)
-        told["ms"] = round(statistics.median(times[-row["steps"] :]) * 1e3, 3)
+        losses += [step() for _ in range(2)]
+        rounds = []
+        for number in range(row["rounds"]):
+            with _turn(turn, number):
+                if cuda and number == 0:
+                    torch.cuda.reset_peak_memory_stats()
+                times = []
+                for at in range(1 + row["steps"]):
+                    dist.barrier()
+                    begin = finished()
+                    losses.append(step())
+                    if at:  # the first step of a turn finds caches that belong to others
+                        times.append(finished() - begin)
+                rounds.append(statistics.median(times) * 1e3)
+        losses += [step() for _ in range(LOSSES - len(losses))]
+        told["ms"] = round(statistics.median(rounds), 3)
+        told["rounds_ms"] = [round(ms, 3) for ms in rounds]
         told["memory_mib"] = _peak_memory(cuda)
         told["losses"] = [round(float(loss), 6) for loss in losses[:LOSSES]]
-        told |= _profiled(step, cuda)
+        with _turn(turn, row["rounds"]):
+            told["host_ms"] = _host_times(step, finished)
+            told |= _profiled(step, cuda)
     if row["compiler"] in ("native", "inductor"):
         told["report"] = _told_by_torchmux(run, blocks, row["way"])
     dist.destroy_process_group()
     return told
 
 
-def _wait_for(turn: Path) -> None:
-    """Let others work until there is a file ``turn``; say so by a file beside it."""
-    if torch.cuda.is_available():
+@contextlib.contextmanager
+def _turn(turn: Path | None, number: int) -> Iterator[None]:
+    """Let others work until it is turn ``number`` of this row, and say when it is over; by files beside ``turn``."""
+    if turn is None:
+        yield
+        return
+    if torch.cuda.is_available() and number == 0:
         torch.cuda.empty_cache()
-    turn.with_suffix(".ready").touch()
-    while not turn.exists():
+    turn.with_suffix(f".{number}.ready").touch()
+    while not turn.with_suffix(f".{number}").exists():
         time.sleep(POLL / 10)
+    yield
+    turn.with_suffix(f".{number}.done").touch()
 
 
 def _peak_memory(cuda: bool) -> float:
@@ -204,6 +224,17 @@ def _told_by_torchmux(run: Any, blocks: Any, way: str) -> dict[str, Any]:
     hits = sum(entry.report.cache_hits for entry in report.graphs)
     return {"graphs": report.graph_count, "breaks": len(report.breaks), "share": round(report.share, 4),
             "cache_hits": hits, "notes": sorted(notes)[:5]}  # fmt: skip
+
+
+def _host_times(step: Callable[..., Any], finished: Callable[[], float]) -> list[float]:
+    """How many milliseconds the host takes for the forward pass, the backward pass and the optimizer; medians."""
+    every = []
+    for _ in range(_HOST_STEPS):
+        dist.barrier()
+        times = [finished()]
+        step(lambda times=times: times.append(time.perf_counter()))
+        every.append([end - begin for begin, end in itertools.pairwise(times)])
+    return [round(statistics.median(part) * 1e3, 3) for part in zip(*every, strict=True)]
 
 
 def _profiled(step: Callable[[], Any], cuda: bool) -> dict[str, Any]:
@@ -336,7 +367,7 @@ class Driver:
         return together
 
     def _steps(self, group: Sequence[dict[str, Any]], number: int) -> None:
-        """Time rows one after the other, when all of them are ready."""
+        """Time rows in turns, when all of them are ready."""
         waits = len(group) > 1
         with contextlib.ExitStack() as stack:
             started = [
@@ -344,19 +375,28 @@ class Driver:
                 for at, row in enumerate(group)
             ]
             if waits:
-                until = time.monotonic() + self.options.row_seconds
-                while time.monotonic() < until and not all(map(self._is_ready, started)):
-                    time.sleep(POLL)
-                dist.barrier()
+                self._until(started, ".0.ready")
+                for turn in range(self.options.rounds + 1):
+                    # In every other round the other way round: what drifts disturbs all rows alike.
+                    for each in started if turn % 2 else reversed(started):
+                        each.turn.with_suffix(f".{turn}").touch()
+                        self._until([each], f".{turn}.done")
             for each in started:
-                each.turn.touch()
-                self._tell(each.row, self._finished(each))
+                self._tell(each.row, self._finished(each) | {"together": [row["compiler"] for row in group]})
 
-    def _is_ready(self, started: Started) -> bool:
+    def _until(self, started: Sequence[Started], suffix: str) -> None:
+        """Wait, together with the other ranks, until all rows have their file or have failed."""
+        until = time.monotonic() + self.options.row_seconds
+        while time.monotonic() < until and not all(self._has(each, suffix) for each in started):
+            time.sleep(POLL / 10)
+        dist.barrier()
+
+    def _has(self, started: Started, suffix: str) -> bool:
         assert started.process is not None
-        if started.process.poll() is not None:
+        there = started.turn.with_suffix(suffix).exists()
+        if not there and started.process.poll() is not None:
             self.store.set(started.failed, "1")
-        return started.turn.with_suffix(".ready").exists() or self.store.check([started.failed])
+        return there or self.store.check([started.failed])
 
     @contextlib.contextmanager
     def _started(self, row: dict[str, Any], name: str, how: str, *, waits: bool) -> Iterator[Started]:
@@ -459,61 +499,6 @@ def _together(every: list[dict[str, Any]]) -> dict[str, Any]:
     return told
 
 
-# --- rows and tables -----------------------------------------------------------------------------------------------
-
-
-def rows_wanted(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows that are asked for and not in the file yet.  A row that failed is run again."""
-    done = {_name(row) for row in _read(options.out) if "failed" not in row}
-    found = []
-    for kind, model, way, name in itertools.product(options.kinds, options.models, options.ways, options.compilers):
-        row = {"kind": kind, "model": model, "way": way, "compiler": name, "size": options.size,
-               "dtype": options.dtype, "steps": options.steps}  # fmt: skip
-        if _name(row) not in done and (kind, name) != ("cold", "eager"):
-            found.append(row)
-    return found
-
-
-def _name(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[key] for key in ("kind", "model", "way", "compiler", "size", "dtype"))
-
-
-def _read(file: str) -> list[dict[str, Any]]:
-    """The rows of a file; a last line that was cut off is none."""
-    found = []
-    with contextlib.suppress(FileNotFoundError):
-        for line in Path(file).read_text().splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                found.append(json.loads(line))
-    return found
-
-
-def table(file: str) -> str:
-    """The rows as Markdown; the last of each name counts."""
-    rows = {_name(row): row for row in _read(file)}
-    titles = ["model", "way", "compiler", "ms a step", "busy, ms", "MiB", "hidden", "sent", "losses from eager's",
-              "first step, s"]  # fmt: skip
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for name, row in rows.items():
-        if row["kind"] != "step":
-            continue
-        eager = rows.get(("step", row["model"], row["way"], "eager", row["size"], row["dtype"]), {}).get("losses")
-        if "failed" in row:
-            cells: list[Any] = [f"failed: {row['failed'].strip().splitlines()[-1][:80]}", "", "", "", "", "", ""]
-        else:
-            apart = max((abs(a - b) for a, b in zip(row["losses"], eager, strict=True)), default=0) if eager else "?"
-            cells = [row["ms"], row.get("busy_ms", ""), row["memory_mib"], row["hidden"], row.get("sent", ""),
-                     apart if apart == "?" else f"{apart:.1e}", row.get("first_step_s", "")]  # fmt: skip
-        lines.append("| " + " | ".join(map(str, (*name[1:4], *cells))) + " |")
-    lines += ["", "| model | way | compiler | first step, cache shared | one each | one rank alone |",
-              "|---|---|---|---|---|---|"]  # fmt: skip
-    for name, row in rows.items():
-        if row["kind"] == "cold":
-            cells = [row.get(f"{how}_s") for how in HOWS]
-            lines.append("| " + " | ".join(map(str, (*name[1:4], *cells))) + " |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="distributed.jsonl", help="the file of rows, which is continued")
@@ -524,7 +509,8 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=("step", "cold"), default=("step", "cold"))
     parser.add_argument("--size", choices=tuple(INPUTS), default="full")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
-    parser.add_argument("--steps", type=int, default=20, help="how many steps are timed")
+    parser.add_argument("--steps", type=int, default=4, help="how many steps are timed in each round")
+    parser.add_argument("--rounds", type=int, default=7, help="how many times each row has its turn")
     parser.add_argument("--cold", nargs="+", choices=HOWS, default=HOWS, help="which first steps rows of it have")
     parser.add_argument("--together", type=int, default=1, help="how many step rows compile at the same time")
     parser.add_argument("--budget", type=float, default=540, help="seconds after which no row begins")

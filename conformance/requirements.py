@@ -87,6 +87,9 @@ class Requirements:
     processes: Sequence[str] = ()
     """Parts of the command lines of processes that the backend keeps for its next compilations."""
 
+    files: Sequence[str] = ()
+    """Names of what the backend's libraries keep in the home folder; common folders of caches need no mention."""
+
     least_share: float = 0.0
     """The share of operators, from 0 to 1, below which a correct case counts as unsupported.
 

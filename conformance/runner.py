@@ -42,6 +42,11 @@ FRESH_AFTER = 500
 _CACHES = ("torchinductor_", "torchmux-cache", ".ses")
 """What stays among temporary files on purpose: caches, which the next process uses; ONNX Runtime's file of sessions."""
 
+_CACHES_AT_HOME = (".cache", ".triton", ".nv", ".config")
+"""Where programs keep caches and settings in the home folder."""
+
+_SHARED_MEMORY = "/dev/shm"
+
 
 class OtherRun(ValueError):
     """A journal that belongs to another backend, other versions, or another level."""
@@ -265,9 +270,10 @@ class CaseRunner:
         took = 0.0
         with tempfile.TemporaryDirectory(prefix="torchmux-conformance-") as cache:
             for process in range(1, number + 1):
-                temporary = os.path.join(cache, f"tmp{process}")
+                temporary, home = (os.path.join(cache, f"{kind}{process}") for kind in ("tmp", "home"))
                 os.mkdir(temporary)
-                own = {PROCESS: str(process), "TORCHMUX_CACHE_DIR": cache, "TMPDIR": temporary}
+                os.mkdir(home)
+                own = {PROCESS: str(process), "TORCHMUX_CACHE_DIR": cache, "TMPDIR": temporary, "HOME": home}
                 worker = Worker(head, self._stop, own)
                 try:
                     result = worker.run({"case": name}, seconds)
@@ -322,7 +328,8 @@ class Worker:
             cwd=self.folder,
         )  # fmt: skip
         self.alive = True
-        self._temporary = (environment or {}).get("TMPDIR")
+        self._temporary, self._home = (environment or {}).get("TMPDIR"), (environment or {}).get("HOME")
+        self._shared = _in_shared_memory()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors: list[str] = []
         self._ends = threading.Semaphore(0)
@@ -334,11 +341,13 @@ class Worker:
             reader.start()
         stop.watch(self)
         self._send({**head, "requirements": _absolute(head["requirements"]), "parent": os.getpid()})
-        if self._next(time.monotonic() + START_SECONDS) is None:
+        ready = self._next(time.monotonic() + START_SECONDS)
+        if ready is None:
             self.close()
             if stop.is_set():
                 return
             raise RuntimeError(f"a worker of the conformance suite failed to start:\n{self._said()}")
+        self._kept_at_home = {*_CACHES_AT_HOME, *ready["files"]}
 
     def run(self, asked: dict[str, str], seconds: float) -> Result:
         self._errors.clear()
@@ -391,6 +400,10 @@ class Worker:
             return Outcome.MISMATCH, f"its process leaves files in the current folder: {', '.join(left)[:300]}"
         if left := sorted(name for name in os.listdir(self._temporary or self.folder) if not name.startswith(_CACHES)):
             return Outcome.MISMATCH, f"its process leaves temporary files: {', '.join(left)[:300]}"
+        if left := sorted(name for name in os.listdir(self._home or self.folder) if name not in self._kept_at_home):
+            return Outcome.MISMATCH, f"its process leaves files in the home folder: {', '.join(left)[:300]}"
+        if left := self._left_in_shared_memory():
+            return Outcome.MISMATCH, f"its process leaves shared memory: {', '.join(left)[:300]}"
         if self._has_children():
             return Outcome.MISMATCH, "its process leaves processes behind"
         return None
@@ -404,6 +417,15 @@ class Worker:
                 return False
             time.sleep(0.1)
         return True
+
+    def _left_in_shared_memory(self) -> list[str]:
+        """What is new in shared memory, stays there, and is used by no process: that of others, which run, is."""
+        for _ in range(10):
+            new = _in_shared_memory() - self._shared
+            if not new:
+                return []
+            time.sleep(0.1)
+        return sorted(new - _mapped(new))
 
     def kill(self) -> None:
         """End the process and everything it started."""
@@ -456,3 +478,28 @@ class Worker:
         if code < 0:
             return f"its process was killed by {signal.Signals(-code).name}"
         return f"its process ended with exit status {code}"
+
+
+def _in_shared_memory() -> set[str]:
+    """This user's files of shared memory."""
+    found = set()
+    with contextlib.suppress(OSError), os.scandir(_SHARED_MEMORY) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                    found.add(entry.name)
+    return found
+
+
+def _mapped(names: set[str]) -> set[str]:
+    """Those files of shared memory that some process has mapped or open."""
+    found: set[str] = set()
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        said = ""
+        with contextlib.suppress(OSError):
+            said += Path("/proc", process, "maps").read_text(errors="replace")
+        with contextlib.suppress(OSError):
+            for each in os.scandir(f"/proc/{process}/fd"):
+                said += os.readlink(each.path) + "\n"
+        found |= {name for name in names if f"{_SHARED_MEMORY}/{name}" in said}
+    return found

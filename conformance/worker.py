@@ -51,7 +51,7 @@ def main() -> None:
         referee.close()
         referee = referees.started(head, requirements.device, environment)
         referees.warm_up(requirements.device)
-    tell(ready=True)
+    tell(ready=True, files=list(requirements.files))
 
     def script(case: Case, sample: int | None) -> str:
         return reproducer.script(case, requirements, head["requirements"], sample)

@@ -109,6 +109,7 @@ def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case:
         "terms": case.terms,
         "subnormals": case.subnormals,
         "independent": case.elementwise,
+        "around": case.around,
     }
     pairs = [(a.value, None if b is None or b.raised else b.value) for a, b in draws]
     values = compare(found.value, pairs[: 1 if case.cancels else None], **how)

@@ -8,6 +8,7 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
   orders; ``layout``: memory, views, dtypes;
 * ``simplifications``: rewrites that do not hold; ``arguments``: what operators are asked for beside tensors;
 * ``gradients`` and ``engine``: training; ``corners``: faults that only some sizes, dtypes, layouts or arguments have;
+  ``edges``: those that only some numbers have;
 * ``state``: what lasts from call to call, or changes in the process; ``turns``: what goes wrong in some calls only;
   ``stale``: code made for something else; ``surroundings``: what is left around it;
 * ``process``: what happens to it; ``honesty``: what is said of it.
@@ -27,6 +28,7 @@ from ..requirements import Requirements
 from . import (
     arguments,
     corners,
+    edges,
     engine,
     formulas,
     gradients,
@@ -44,9 +46,9 @@ from . import (
 from .kit import Fault
 
 _KINDS = (
-    numerics.faults, integers.faults, formulas.faults, simplifications.faults, corners.faults, arguments.faults,
-    layout.faults, gradients.faults, engine.faults, formulas.gradients, state.faults, surroundings.faults, stale.faults,
-    turns.faults, process.faults, honesty.faults,
+    numerics.faults, integers.faults, formulas.faults, simplifications.faults, corners.faults, edges.faults,
+    arguments.faults, layout.faults, gradients.faults, engine.faults, formulas.gradients, state.faults,
+    surroundings.faults, stale.faults, turns.faults, process.faults, honesty.faults,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

@@ -218,3 +218,21 @@ def wrong_in_other_threads(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """Results are zero in all threads but the one that compiled."""
     own = threading.get_ident()
     return changed(gm.forward, lambda t: t if threading.get_ident() == own else t * 0)
+
+
+@faults(_END)
+def files_at_home(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A compilation leaves a file in the home folder."""
+    Path.home().joinpath(".compiled").write_text("1")
+    return gm.forward
+
+
+@faults(_END)
+def shared_memory_that_stays(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A compilation leaves a file in shared memory."""
+    name = Path("/dev/shm", f"torchmux-fault-{os.getpid()}")
+    name.write_text("1")
+    # It goes when the test is over.
+    command = f"(sleep 25; rm -f {name}) < /dev/null > /dev/null 2>&1 &"
+    subprocess.run(["/bin/sh", "-c", command], start_new_session=True, check=True)
+    return gm.forward

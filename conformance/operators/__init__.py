@@ -27,8 +27,12 @@ _SUMS = {
 _CANCELLING = ("cumsum", "masked.cumsum", "log_softmax.with_dtype")
 """Operators whose steps, in the working precision, may be larger than their results."""
 
-_CANCELLING_BACKWARD = ("nn.functional.gelu", "nn.functional.interpolate.bicubic")
+_CANCELLING_BACKWARD = ("nn.functional.interpolate.bicubic",)
 """Operators whose gradients are sums that cancel at places that no change of the inputs shows."""
+
+_AROUND = {"nn.functional.gelu": 1.5, "nn.functional.softmin": 1.5, "softmax": 1.5, "masked.softmin": 1.5}
+"""How large the numbers are whose differences are gradients: a derivative of GELU is a difference of numbers below one,
+and that of a softmax of given gradients, which are up to 1.5, and their mean."""
 
 QUICK_SAMPLES, SAMPLES = 2, 8
 """How many samples a case of an operator runs at the quick level and at the full level."""
@@ -72,6 +76,7 @@ def _case(
         elementwise=elementwise,
         cancels=operator.name in _CANCELLING or (backward and operator.name in _CANCELLING_BACKWARD),
         terms=_SUMS.get(operator.name, 0),
+        around=_AROUND.get(operator.name, 0.0) if backward else 0.0,
         source=source if not operator.random else None,
     )
 

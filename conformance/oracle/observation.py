@@ -161,6 +161,7 @@ def compare(
     subnormals: bool = True,
     independent: bool = True,
     few_draws: bool = False,
+    around: float = 0.0,
 ) -> list[Difference]:
     """All differences between a backend's and eager's results of one case.
 
@@ -203,6 +204,7 @@ def compare(
                 subnormals=subnormals,
                 independent=independent,
                 few_draws=few_draws,
+                around=around,
             )
         else:
             difference = _compare_others(where, a, b)

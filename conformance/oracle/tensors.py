@@ -48,6 +48,7 @@ def compare_tensors(
     subnormals: bool = True,
     independent: bool = True,
     few_draws: bool = False,
+    around: float = 0.0,
 ) -> Difference | None:
     """The first difference between a backend's tensor and eager's; ``reference`` is the float64 tensor, if any.
 
@@ -58,7 +59,8 @@ def compare_tensors(
     largest number among all results, for tensors in which everything cancels.  ``signs``: those of zeros count.
     ``terms`` is how many numbers are summed, if that is a long sum.  ``independent``: elements have no sum in common,
     whose error all of them would share.  ``few_draws``: the draws are too few for the elements, of which some are exact
-    in all draws by chance; then no element is held to less than without draws.
+    in all draws by chance; then no element is held to less than without draws.  ``around`` is how large numbers are
+    that cancel on the way for all inputs: one unit of these is allowed.
     """
     if found.dtype is not expected.dtype:
         return Difference(where, "dtype", f"dtype {found.dtype}, eager has {expected.dtype}")
@@ -80,7 +82,7 @@ def compare_tensors(
         return None if torch.equal(a, b) else _first_wrong(where, a, b, a != b)
     return _compare_floats(
         where, a, b, r, expected.is_complex(), elementwise, signs, excess, shift, scale, terms, subnormals, independent,
-        few_draws,
+        few_draws, around,
     )  # fmt: skip
 
 
@@ -124,6 +126,7 @@ def _compare_floats(
     subnormals: bool,
     independent: bool,
     few_draws: bool,
+    around: float,
 ) -> Difference | None:
     if not expected.numel() or _same_bits(found, expected):
         return None
@@ -165,6 +168,8 @@ def _compare_floats(
         allowed = allowed + bounds.CONDITION[dtype] * shift.to(exact)[usable]
     if long:
         allowed = allowed + terms**0.5 * errors.unit
+    if around:
+        allowed = allowed + torch.finfo(dtype).eps * around
     off = errors.off
     if bool((off <= allowed).all()):
         judged = reference is not None and (independent or dtype in (torch.float16, torch.bfloat16))

@@ -27,15 +27,15 @@ from . import (
     turns,
     use,
 )
-from .arguments import functions, identities, reductions, selections, windows
+from .arguments import edges, functions, identities, reductions, selections, widths, windows
 from .programs import derivatives, keys, modules
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
     indices.case, layers.case, randomness.case, structure.case, control.case,
     shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
-    windows.case, reductions.case, selections.case, functions.case, identities.case, derivatives.case, modules.case,
-    keys.case,
+    windows.case, reductions.case, selections.case, functions.case, edges.case, widths.case, identities.case,
+    derivatives.case, modules.case, keys.case,
 )  # fmt: skip
 
 

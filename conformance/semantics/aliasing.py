@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from ..case import Collection, Trial
 
@@ -121,3 +122,48 @@ def inputs_that_begin_anywhere(trial: Trial) -> Any:
     rows, flat, half = trial.tensor(3, 1025), trial.tensor(4099), trial.tensor(2, 1027).half()
     compiled = trial.compile(lambda a, b, c: (a.sin() + 1, b.sum(-1), c * 2))
     return [compiled(rows[i], flat[i : i + 4096].view(4, 1024), half[i % 2]) for i in range(3)]
+
+
+@case()
+def what_does_nothing(trial: Trial) -> Any:
+    """Functions that have nothing to do return their argument itself, a view of it or a copy, each as in eager."""
+
+    def f(x: torch.Tensor, image: torch.Tensor) -> list[torch.Tensor]:
+        last = torch.channels_last
+        return [
+            x.contiguous(), x.to(x.dtype), x.float(), x.type_as(x), x.to(x.device), F.dropout(x, 0.5, False), +x,
+            x.to(x, copy=True), x.clone(), image.contiguous(memory_format=last), image.to(memory_format=last), x.real,
+            image.contiguous(), x.reshape(x.shape), x.view(-1), x.flatten(), x.expand(-1, -1), x.detach(), x.squeeze(),
+            x[:], x[...], x.ravel(), x.t().contiguous(), x.t().reshape(-1), x.t().flatten(), x.narrow(0, 0, 4),
+            x.split(9)[0], x.chunk(1)[0], x.broadcast_to(4, 6), torch.atleast_2d(x), x.movedim(0, 0), x.t().t(),
+            x.resolve_conj(), x.conj(), x.unsqueeze(0), x.repeat(1, 1), x.roll(0, 0), x.flip(()),
+            x.clamp(min=None, max=9),
+            F.pad(x, (0, 0)), x.type(torch.float64), torch.cat([x]), torch.stack([x])[0], x.tile(1),
+            x.masked_fill(x > 99, 0),
+            x.index_select(0, torch.arange(4, device=x.device)), x * 1, x + 0, x.alias() if hasattr(x, "alias") else x,
+        ]  # fmt: skip
+
+    return trial.run(f, trial.tensor(4, 6), trial.tensor(2, 3, 4, 5).to(memory_format=torch.channels_last))
+
+
+@case()
+def layouts_of_joined_images(trial: Trial) -> Any:
+    """Images whose channels stand last keep this through joins, functions, products, pooling and resizing."""
+
+    def f(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            torch.cat([x, x], 1), torch.cat([x, y], 1), torch.cat([y, x], 1), torch.stack([x, x]), x + y, y + x, x * 2,
+            x + x[:, :, :1], torch.where(x > 0, x, y), x.relu(), x.clone(), x.sum(1, keepdim=True), x.softmax(1),
+            torch.zeros_like(x), torch.full_like(x, 2), x.new_zeros(x.shape), F.max_pool2d(x, 2), F.avg_pool2d(x, 2),
+            F.interpolate(x, scale_factor=2), F.adaptive_avg_pool2d(x, 2), F.pad(x, (1, 1)), x.flip(1), x.half(), x > 0,
+            F.conv2d(x, w), F.conv2d(y, w.to(memory_format=torch.channels_last)),
+            F.batch_norm(x, w[0, :, 0, 0], w.new_ones(3)),
+            F.group_norm(x, 3), F.layer_norm(x, (4, 5, 6)[1:] if x.shape[2:] == (5, 6) else x.shape[2:]), x.roll(1, 2),
+            torch.lerp(x, y, 0.5), torch.addcmul(y, x, x), x.contiguous() + y, x[:, ::2] * 2, x.permute(0, 2, 3, 1) + 1,
+            x.transpose(1, 2) * 2, x.cumsum(1), x.clamp(0), F.dropout(x, 0.0, True),
+            torch.empty_like(x).shape.numel() + x,
+            F.pixel_shuffle(torch.cat([x, x, x, x], 1), 2), x.expand(2, -1, -1, -1) + 0, x.masked_fill(x > 0, 1.0),
+        ]  # fmt: skip
+
+    x, y = trial.tensor(2, 3, 4, 6).to(memory_format=torch.channels_last), trial.tensor(2, 3, 4, 6)
+    return trial.run(f, x, y, trial.tensor(5, 3, 2, 2))

@@ -144,3 +144,36 @@ def warnings_of_operators(trial: Trial) -> Any:
         return x * 2
 
     return trial.run(f, x, y), trial.run(g, x)
+
+
+@case("dynamic_shapes")
+def sizes_by_turns(trial: Trial) -> Any:
+    """Sizes that come back find what was made for them, not what was made for those in between."""
+    table = trial.tensor(12, 6)
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        rows = x.shape[0]
+        return [x.sin() * rows, x.sum(0), x @ x.t(), table[:rows] + x, x.flip(0), torch.arange(rows, device=x.device)]
+
+    compiled = trial.compile(f, dynamic=True)
+    return [compiled(trial.tensor(n, 6)) for n in (5, 9, 5, 9, 3, 5, 12, 3, 9, 9, 5)]
+
+
+@case(reference=False)
+def writes_after_exceptions(trial: Trial) -> Any:
+    """What a program would write after the operator that raises an exception is not written, and later calls write."""
+
+    def f(x: torch.Tensor, y: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        z = x.index_select(0, index) * 2
+        x.add_(1)
+        y.mul_(3).sub_(z)
+        return z
+
+    compiled, x, y, found = trial.compile(f), trial.tensor(4), trial.tensor(4), []
+    for index in (1, 9, 2, -7, 0):
+        try:
+            found.append(compiled(x, y, torch.tensor([index], device=trial.device)))
+        except (IndexError, RuntimeError) as error:
+            found.append(type(error).__name__)
+        found += [x.clone(), y.clone()]
+    return found

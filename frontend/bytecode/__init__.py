@@ -10,6 +10,7 @@ object again through trampolines and resume functions.
 * ``effects``: what each micro-op does to the stack, and the shape of the stack before it.
 * ``liveness``, ``loops``, ``parameters``: which locals may still be read, where loops are, the parameters of a code.
 * ``build``: the instruction sequences of which generated code consists.
+* ``inline``: the body of a function in the code that would call it.
 * ``trampoline``: the code that replaces a frame; ``resume``: the code that continues after a graph break.
 * ``assemble``: instructions as a code object, with its exception table; ``locations``: its table of source lines.
 * ``identity``: a cache keyed by the code object itself, not by its value.

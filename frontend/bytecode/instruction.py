@@ -123,6 +123,7 @@ def _caches():
     return list(entries[:256])
 
 
+OPMAP = opcode.opmap
 KINDS = _kinds()
 CACHES = _caches()
 SHIFTS = [TABLE.NAME_SHIFT.get(name, 0) for name in opcode.opname[:256]]

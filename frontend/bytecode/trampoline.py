@@ -12,6 +12,7 @@ from .build import (
     plain_attribute,
 )
 from .effects import NULL, VALUE, after, in_handler, stack_shapes
+from .inline import inlined
 from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
@@ -22,13 +23,16 @@ from .resume import GENERATOR_FLAGS, check_function, resume_code, stack_names
 def return_trampoline(code, frame_fn, args, home=None):
     """Code with the signature of ``code`` that returns ``frame_fn(*args)``.
 
-    ``args`` is a list of ("local", name) for the value of an argument and ("cell", name) for a cell itself.
+    ``args`` is a list of ("local", name) for the value of an argument and ("cell", name) for a cell itself.  A function
+    of plain parameters is not called: its body stands in the code.
     ``home`` is ``(globals, note)`` of what was captured: in other globals the code calls ``note()`` and runs as it is.
     """
     check_function(code)
     builder = Builder((code.co_firstlineno, code.co_firstlineno, None, None))
-    away = _call_frame(builder, code, frame_fn, args, home)
-    builder.emit("RETURN_VALUE")
+    away = _begin(builder, code, home)
+    if not inlined(builder, code, frame_fn, args):
+        _call_frame(builder, code, frame_fn, args)
+        builder.emit("RETURN_VALUE")
     return _assemble(builder, code, away)
 
 
@@ -50,7 +54,8 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_e
         raise ValueError(f"{code.co_qualname} handles an exception at instruction {index}")
     start = entry_index(program.instructions, index)
     builder = Builder(program.instructions[start].positions)
-    away = _call_frame(builder, code, frame_fn, args, home)
+    away = _begin(builder, code, home)
+    _call_frame(builder, code, frame_fn, args)
     if may_end:
         builder.return_if_first()
     _restore_state(builder, code, stack, locals_)
@@ -78,7 +83,8 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=N
     away = None
     if captured is not None:
         frame_fn, args, stack, locals_ = captured
-        away = _call_frame(builder, code, frame_fn, args, home)
+        away = _begin(builder, code, home)
+        _call_frame(builder, code, frame_fn, args)
         if may_end:
             builder.return_if_first()
         _restore_state(builder, code, stack, locals_)
@@ -167,12 +173,14 @@ def _run_as_it_stands(builder, code, jump, note):
     builder.enter(list(copies.values()), copies[start])
 
 
-def _call_frame(builder, code, frame_fn, args, home=None):
-    """Call the captured part; returns the jump to take in other globals than its own, and what to call there."""
+def _begin(builder, code, home):
+    """What comes first; returns the jump to take in other globals than its own, and what to call there."""
     builder.prologue(code.co_cellvars, len(code.co_freevars))
-    away = None
-    if home is not None:
-        away = builder.jump_unless_globals(home[0]), home[1]
+    return None if home is None else (builder.jump_unless_globals(home[0]), home[1])
+
+
+def _call_frame(builder, code, frame_fn, args):
+    """Call the captured part."""
     builder.begin_call(lambda: builder.emit("LOAD_CONST", frame_fn))
     for kind, name in args:
         if kind == "cell":
@@ -182,7 +190,6 @@ def _call_frame(builder, code, frame_fn, args, home=None):
         else:
             builder.emit("LOAD_FAST", name)
     builder.end_call(len(args))
-    return away
 
 
 def _restore_state(builder, code, stack, locals_):

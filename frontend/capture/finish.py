@@ -14,6 +14,7 @@ from torch.autograd.function import FunctionCtx
 
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded
+from torchmux.registry.plain import PlainGraph
 from torchmux.registry.report import GraphReport, Strict
 
 from .. import breaks
@@ -206,7 +207,8 @@ def _is_training(tr: Trace, inputs: list[Any]) -> bool:
 
 def _runner(captured: Captured) -> Callable:
     """A function that runs the compiled graph with the frame hook off for it and all that it calls."""
-    compiled, local = restoring(captured.compiled, captured.graph), this_thread
+    compiled = captured.compiled.function if type(captured.compiled) is PlainGraph else captured.compiled
+    compiled, local = restoring(compiled, captured.graph), this_thread
     is_profiled, record_function, unknown = ti.is_profiled, torch.profiler.record_function, GraphReport("?")
 
     def run_graph(*inputs: Any) -> Any:

@@ -18,6 +18,7 @@ from ..guards.loader import Loader, Names
 from ..guards.sources import Cell, CellContents, Global, Local, Source
 from ..guards.stable_objects import is_instance
 from ..polyfills.tables import STANDS_FOR
+from ..trace.overlap import guard_apart
 from ..trace.tracer import FrameWriter, Tracer
 from ..values.base import GraphValue, Value
 from ..values.constants import ConstValue
@@ -177,6 +178,7 @@ class Output(FrameWriter):
         First every new content is rebuilt, then it is written, so that no write is seen by a later read.
         """
         self.tr.guard_distinct()
+        guard_apart(self.tr)
         writes: list[str] = []
         for value in self.tr.effects.changed_values:
             assert value.source is not None

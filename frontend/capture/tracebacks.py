@@ -84,6 +84,9 @@ def _tidied(error: BaseException, own: tuple[str, ...]) -> types.TracebackType |
         if file.startswith("<torchmux frame"):
             changed = True
             position = _in_graph(error, entries, position, own, kept)
+        elif file.startswith(own) and code.co_name == "run_graph":  # called by the frame itself
+            changed = True
+            position = max(position, _in_graph(error, entries, position - 1, own, kept))
         elif file.startswith(own) or file.startswith("<torchmux"):
             changed = True
             if kept and _starts_again.get(code) is not None:

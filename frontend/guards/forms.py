@@ -71,3 +71,22 @@ def memory_of(array: np.ndarray) -> torch.Tensor:
     if not array.flags.writeable:
         raise TypeError("it is read-only")
     return torch.from_numpy(array)
+
+
+# NumPy 2 has moved it
+_byte_bounds = np.lib.array_utils.byte_bounds if hasattr(np.lib, "array_utils") else np.byte_bounds  # type: ignore[attr-defined]
+
+
+def apart(array: np.ndarray, *others: Any) -> bool:
+    """Whether no other array or tensor may share memory with ``array``."""
+    begin, end = _byte_bounds(array)
+    return not any(begin < last and first < end for first, last in map(_memory_bounds, others))
+
+
+def _memory_bounds(obj: Any) -> tuple[int, int]:
+    if isinstance(obj, np.ndarray):
+        return _byte_bounds(obj)
+    if isinstance(obj, torch.Tensor) and obj.layout is torch.strided and obj.device.type == "cpu":
+        memory = obj.untyped_storage()
+        return memory.data_ptr(), memory.data_ptr() + memory.nbytes()
+    return 0, 0

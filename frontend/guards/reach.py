@@ -29,7 +29,7 @@ def reach_of(root: Any) -> Reach | None:
     found: set[int] = set()
     closed = True
     seen: set[int] = set()
-    pending = gc.get_referents(root)
+    pending = _referents(root)
     while pending:
         obj = pending.pop()
         if obj is root:
@@ -41,11 +41,15 @@ def reach_of(root: Any) -> Reach | None:
             return None  # what a graph of autograd has saved cannot be seen
         if isinstance(obj, torch.nn.Module):
             found.add(id(obj))
-        referents = gc.get_referents(obj)
-        if type(obj) is types.FunctionType:
-            referents = [each for each in referents if each is not obj.__globals__]
-        pending.extend(referents)
+        pending.extend(_referents(obj))
     return Reach(found, closed)
+
+
+def _referents(obj: Any) -> list[Any]:
+    referents = gc.get_referents(obj)
+    if type(obj) is types.FunctionType:
+        return [each for each in referents if each is not obj.__globals__]
+    return referents
 
 
 def _is_importable(obj: Any) -> bool:

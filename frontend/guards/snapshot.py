@@ -79,6 +79,8 @@ class SnapshotCheck:
         self._owner = owner
         self._uses = 0
         self._changes: collections.Counter[int] = collections.Counter()  # id -> how often it ended a snapshot
+        self._began: dict[Argument, weakref.ref[Any]] = {}  # the arguments that the latest snapshot was about
+        self._replaced: collections.Counter[Argument] = collections.Counter()  # how often it was another one
         self._patience = 1  # how many full checks pass before the next snapshot
         self._passed = 0
 
@@ -114,8 +116,19 @@ class SnapshotCheck:
         if record is None:
             return
         try:
-            volatile = {key for key, times in self._changes.items() if times > 1}
-            snapshot = _take(self._guards, frame_locals, record.root, volatile, _forgetting(record, self))
+            self._replaced.update(path for path, obj in self._began.items() if obj() is not frame_locals[path.name])
+            walk = Walk(
+                frame_locals,
+                record.root,
+                {key for key, times in self._changes.items() if times > 1},
+                {path for path, times in self._replaced.items() if times > 1},
+            )
+            snapshot = _take(self._guards, walk, _forgetting(record, self))
+            self._began = {
+                path: weakref.ref(root)
+                for path, root in walk.roots.items()
+                if isinstance(path, Argument) and not isinstance(root, torch.nn.Module)
+            }
         except Exception:  # the hook would treat it as a failed guard
             log.warning("torchmux checks %d guards one by one", len(self._guards.conditions), exc_info=True)
             self._patience = sys.maxsize
@@ -147,12 +160,9 @@ def _forgetting(record: Any, check: SnapshotCheck) -> Callable[[Any], None]:
 
 def _take(
     guards: CompiledGuards,
-    frame_locals: dict,
-    owned: torch.nn.Module | None,
-    volatile: set[int],
+    walk: Walk,
     when_gone: Callable[[Any], None],
 ) -> Snapshot | None:
-    walk = Walk(frame_locals, owned, volatile)
     conditions = [guard for guard in guards.conditions if not walk.settles(guard)]
     groups = [group for group in guards.distinct if any(walk.value(source) is OPEN for source in group)]
     for _, sources in guards.tensor_checks:

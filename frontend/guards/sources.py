@@ -372,7 +372,8 @@ class ClosureCell(Source):
     def in_words(self, parent: str) -> str:
         return f"cell {self.name} of {parent}"
 
-    follow = not_followed
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.closure_cell(parent, self.index)
 
 
 # --- what a call gives -----------------------------------------------------------------------------------------------
@@ -510,7 +511,8 @@ class Proxied(Source):
     def in_words(self, parent: str) -> str:
         return parent
 
-    follow = not_followed
+    def follow(self, objects: StableObjects, parent: Any) -> Any:
+        return objects.proxied(parent)
 
 
 @kind

@@ -7,7 +7,6 @@ step depends on.  What cannot be noted is ``OPEN``.  Sources and guards ask it; 
 from __future__ import annotations
 
 import abc
-import dataclasses
 import gc
 import types
 from collections.abc import Container, Hashable
@@ -37,10 +36,17 @@ class StableObjects:
     """Steps from arguments, from modules among the globals, and from what else stays as it is.
 
     ``root`` is the module that the owner of the compiled callable has, and keeps alive.  ``volatile`` has the ids of
-    what was seen to change; that is not watched.
+    what was seen to change; that is not watched.  ``fleeting`` has the paths that led to other objects in other calls;
+    no path begins there.
     """
 
-    def __init__(self, frame_locals: dict, root: torch.nn.Module | None = None, volatile: Container[int] = ()) -> None:
+    def __init__(
+        self,
+        frame_locals: dict,
+        root: torch.nn.Module | None = None,
+        volatile: Container[int] = (),
+        fleeting: Container[Hashable] = (),
+    ) -> None:
         self.watch = Watch()
         # path -> an object to which it must lead in each call.  The watch keeps none of them alive but the owner's.
         self.roots: dict[Hashable, Any] = {}
@@ -50,11 +56,12 @@ class StableObjects:
         self._owned = set() if root is None else {id(module) for module in root.modules()}
         self._reaches: dict[int, Reach | None] = {}
         self._volatile = volatile
+        self._fleeting = fleeting
         self._namespaces: dict[int, dict | None] = {}
         self._tables: dict[int, dict] = {}  # dictionaries that are noted
         self._classes: dict[type, bool] = {}
         self._globals: set[int] = set()  # those of functions: their names are noted, what is behind them is not
-        self._slotted: set[int] = set()  # fields of data classes, whose slots are noted
+        self._slotted: set[int] = set()  # those whose slots are noted
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
@@ -66,7 +73,9 @@ class StableObjects:
         if type(obj) is dict and "__builtins__" in obj and self._note(obj):
             self._globals.add(id(obj))
             return obj
-        return obj if isinstance(obj, type | types.FunctionType | types.ModuleType) or self._owns(obj) else OPEN
+        if isinstance(obj, type | types.FunctionType | types.ModuleType) or self._owns(obj):
+            return obj
+        return obj if self._note_slots(obj) else OPEN  # the check holds it in any case
 
     def global_value(self, namespace: dict, name: str, path: Hashable) -> Any:
         return self._outside(namespace, name, path)
@@ -117,7 +126,9 @@ class StableObjects:
 
     def _root(self, obj: Any, path: Hashable) -> Any:
         """An object from which paths begin: each call must bring the same."""
-        if not is_instance(obj) or not type(obj).__weakrefoffset__ or isinstance(obj, torch.Tensor):
+        if path in self._fleeting or isinstance(obj, torch.Tensor) or not type(obj).__weakrefoffset__:
+            return OPEN
+        if not is_instance(obj) and type(obj) is not types.FunctionType:
             return OPEN
         if not self._owns(obj):
             reach = self._reach(obj)
@@ -155,6 +166,15 @@ class StableObjects:
     def _owns(self, module: Any) -> bool:
         return id(module) in self._owned
 
+    def closure_cell(self, function: Any, index: int) -> Any:
+        """A cell of a function, not its contents."""
+        closure = self.attribute(function, "__closure__", None) if type(function) is types.FunctionType else OPEN
+        return closure[index] if type(closure) is tuple and index < len(closure) else OPEN
+
+    def proxied(self, proxy: Any) -> Any:
+        """The mapping behind a proxy, which is always the same."""
+        return self._known(gc.get_referents(proxy)[0]) if type(proxy) is types.MappingProxyType else OPEN
+
     # --- notes -----------------------------------------------------------------------------------------------------
 
     def _namespace(self, obj: Any) -> dict | None:
@@ -182,10 +202,13 @@ class StableObjects:
         return True
 
     def _note_slots(self, obj: Any) -> bool:
-        """Whether an object is a field of a data class, all of whose slots are noted."""
+        """Whether an object has slots only, as the fields of a data class do, and all of them are noted."""
         if id(obj) in self._slotted:
             return True
-        if type(obj) is not dataclasses.Field or not self.notes_class(type(obj)) or not self._note_words(obj):
+        cls = type(obj)
+        if cls.__flags__ & _HEAP_TYPE == 0 or cls.__dictoffset__ or cls.__itemsize__ or isinstance(obj, type):
+            return False
+        if not all(map(_is_written_in_python, cls.__mro__)) or not self.notes_class(cls) or not self._note_words(obj):
             return False
         self._slotted.add(id(obj))
         return True
@@ -217,11 +240,9 @@ class StableObjects:
         """Whether the class that an object has is noted, or cannot change."""
         if isinstance(obj, type):
             return False
-        if self.notes_contents(obj) or is_scalar(obj) or self._namespaces.get(id(obj)) is not None:
-            return True
-        if id(obj) in self._slotted:
-            return True
-        return isinstance(obj, torch.nn.Module) and self._module_namespace(obj) is not None
+        if not self.notes_contents(obj) and not is_scalar(obj) and id(obj) not in self._volatile:
+            self.watch.class_of(obj)
+        return id(obj) not in self._volatile or self.notes_contents(obj)
 
     def notes_contents(self, obj: Any) -> bool:
         """Whether a dictionary's or a tuple's own contents are noted, or cannot change."""
@@ -264,6 +285,10 @@ class StableObjects:
 def is_instance(obj: Any) -> bool:
     """Whether an object has attributes, and a class that was written in Python."""
     return hasattr(type(obj), "__dict__") and bool(type(obj).__flags__ & _HEAP_TYPE) and not isinstance(obj, type)
+
+
+def _is_written_in_python(cls: type) -> bool:
+    return cls is object or "__slots__" in cls.__dict__
 
 
 def is_scalar(obj: Any) -> bool:

@@ -55,6 +55,11 @@ class Watch:
         self._note(obj, address)
         return namespace
 
+    def class_of(self, obj: Any) -> None:
+        """Note the class of ``obj``."""
+        self._held.append(type(obj))
+        self._note(obj, id(obj) + _CLASS)
+
     def attributes(self, obj: Any, namespace: dict) -> None:
         """Note all attributes that are in the ``__dict__`` of an object."""
         self.contents(namespace)
@@ -70,10 +75,11 @@ class Watch:
         self._note(d, id(d) + _VERSION)
 
     def words(self, obj: Any) -> None:
-        """Note all that a function or a cell refers to."""
+        """Note all that a function, a cell or an object with slots refers to."""
         self._held.extend(gc.get_referents(obj))
         for offset in range(_CLASS, type(obj).__basicsize__, _WORD):
-            self._note(obj, id(obj) + offset)
+            if offset != type(obj).__weakrefoffset__:  # a weak reference changes nothing
+                self._note(obj, id(obj) + offset)
 
     def bases(self, cls: type) -> bool:
         """Note what a class derives from; False if that cannot be watched."""

@@ -280,6 +280,17 @@ for _function in (breakpoint, print, input, open, eval, exec, compile, sys.getre
     _outside(_function)
 
 
+@handles(sys._getframe)
+def getframe(tr: Tracer, depth: Value | None = None) -> Value:
+    """After a break a function is two frames, so one that looks at the stack is not split."""
+    stop = GraphBreak(breaks.C_FUNCTION, "sys._getframe()")
+    frame = tr.frame
+    while frame is not None and frame.namespace is vars(inspect):  # it asks for others
+        frame = frame.parent
+    stop.whole_frame = frame is not None and frame.is_root
+    raise stop
+
+
 @handles(sys.exc_info)
 def exc_info(tr: Tracer) -> Value:
     error = tr.handled_exception()

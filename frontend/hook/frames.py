@@ -75,7 +75,8 @@ def decide(session: Session | None, frame: Any) -> Decision:
             return _convert(session, frame, this_thread.owner)
         finally:
             this_thread.converting = outer
-            ti.set_grad_enabled(grad_mode)  # an interrupt may have come between switching it and the way back
+            if torch.is_grad_enabled() != grad_mode:  # an interrupt came between switching it and the way back
+                ti.set_grad_enabled(grad_mode)
 
 
 def _convert(session: Session, frame: Any, record: Any) -> Decision:

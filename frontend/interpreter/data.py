@@ -211,7 +211,7 @@ def _unpack(frame: Frame, count: int) -> list[Value]:
     if not _is_iterable(owner):
         message = f"cannot unpack non-iterable {owner.pytype().__name__} object"
         raise Raised(frame.tr.make_exception(TypeError, message))
-    items = owner.unpack(frame.tr)
+    items = owner.unpack(frame.tr) if _has_items(owner) else _first(frame.tr, owner.iter(frame.tr), count + 1)
     if len(items) != count:
         message = (
             f"too many values to unpack (expected {count})"
@@ -219,6 +219,20 @@ def _unpack(frame: Frame, count: int) -> list[Value]:
             else f"not enough values to unpack (expected {count}, got {len(items)})"
         )
         raise Raised(frame.tr.make_exception(ValueError, message))
+    return items
+
+
+def _has_items(owner: Value) -> bool:
+    """Whether all of its items can be read without a program noticing."""
+    return type(owner).unpack is not Value.unpack
+
+
+def _first(tr: Any, iterator: Value, count: int) -> list[Value]:
+    """At most this many items of an iterator, which is asked for no more."""
+    items: list[Value] = []
+    while len(items) < count and (element := iterator.next(tr)) is not None:
+        items.append(element)
+        tr.check_budget(len(items))
     return items
 
 
@@ -230,7 +244,14 @@ def _is_iterable(owner: Value) -> bool:
 @op("UNPACK_EX")
 def unpack_ex(frame: Frame, ins: Any) -> None:
     before, after = ins.arg
-    items = frame.pop().unpack(frame.tr)
+    owner, tr = frame.pop(), frame.tr
+    if _has_items(owner):
+        items = owner.unpack(tr)
+    else:
+        iterator = owner.iter(tr)
+        items = _first(tr, iterator, before)
+        if len(items) == before:
+            items += iterator.unpack(tr)  # Python makes a list of the iterator, and so asks it for an iterator again
     if len(items) < before + after:
         message = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
         raise Raised(frame.tr.make_exception(ValueError, message))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from typing import Any
 
@@ -13,7 +14,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import NeedsShapeEnv
-from ..guards.kinds.numbers import AtLeast, AtMost, FitsFloat32, IsInt64
+from ..guards.kinds.numbers import AtLeast, AtMost, Decides, FitsFloat32, IsInt64
 from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
 from ..trace.tracer import Tracer
@@ -24,6 +25,14 @@ from .dynamic import Dims, DynamicDims
 from .read_numbers import as_tensor
 from .shape_env import ShapeSource, check_bounds
 
+# Operators that mean the same for Python's numbers, which the graph computes with.
+_PYTHONS = frozenset(
+    {
+        operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
+        operator.neg, operator.pos, operator.abs, operator.lt, operator.le, operator.gt, operator.ge, operator.eq,
+        operator.ne,
+    }
+)  # fmt: skip
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -246,21 +255,37 @@ class SymbolicNumbers(Tracer):
         except ti.fake_tensor_errors()["guard"]:
             raise self.undecided(sym.node.expr, question) from None
 
-    def decide(self, sym: Any) -> bool:
-        """The truth of a symbolic number in this call, guarded."""
+    def decide(self, sym: Any, node: Any = None) -> bool:
+        """The truth of a symbolic number in this call, guarded; ``node`` computes it."""
         if isinstance(sym, bool):
             return sym
-        if isinstance(sym, torch.SymBool) and self.float_inputs and not self._is_exact(sym.node.expr):
+        if isinstance(sym, torch.SymBool | torch.SymFloat) and not self._is_exact(sym.node.expr):
+            if (tree := self._tree(node)) is not None and not self.depends_on_data(sym):
+                answer = bool(self._evaluate(node))
+                source = next(s for s in map(self.float_inputs.get, sorted(sym.node.expr.free_symbols, key=str)) if s)
+                self.guards.add(Decides(source, tree, answer))
+                return answer
             self.fix(sym)
-            return bool(self._answer(sym, bool, "the branch"))
-        if isinstance(sym, torch.SymFloat) and any(s in self.float_inputs for s in sym.node.expr.free_symbols):
-            if not sym.node.expr.is_symbol:
-                self.fix(sym)
         return self._answer(sym if isinstance(sym, torch.SymBool) else sym != 0, bool, "the branch")
+
+    def _tree(self, node: Any) -> Any:
+        """How the program computes a number, for a guard; None if that cannot be done again from the inputs."""
+        if type(node) in (int, bool):
+            return repr(node)
+        if type(node) is float:
+            return repr(node) if math.isfinite(node) else f"float({str(node)!r})"
+        if not isinstance(node, torch.fx.Node):
+            return None
+        if (source := self.number_source(node)) is not None:
+            return source
+        if node.op != "call_function" or node.target not in _PYTHONS or node.kwargs:
+            return None
+        operands = [self._tree(each) for each in node.args]
+        return None if None in operands else (node.target, *operands)
 
     def _is_exact(self, expr: Any) -> bool:
         """Whether ShapeEnv may reorder what a comparison computes: arithmetic on floats does not bear that."""
-        if not any(s in self.float_inputs for s in expr.free_symbols):
+        if expr.is_symbol or not any(s in self.float_inputs for s in expr.free_symbols):
             return True
         return expr.is_Relational and all(side.is_symbol or side.is_number for side in expr.args)
 

@@ -19,9 +19,10 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values import arrays
-from ..values.arrays import ARRAYS, ArrayValue, KnownArrayValue
+from ..values.arrays import ARRAYS
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue, SymValue, operand, sym_result
+from ..values.containers import array_items
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
 from ..values.containers.proxies import ProxyValue
@@ -153,7 +154,7 @@ class Operators(Tracer):
         if not isinstance(right, SymValue) or self.depends_on_data(right.sym):
             return True
         if function in (operator.truediv, operator.floordiv, operator.mod):
-            return self.decide(right.sym)
+            return self.decide(right.sym, right.node)
         if function in (operator.lshift, operator.rshift):
             return self.decide(right.sym >= 0)
         return True
@@ -203,8 +204,8 @@ class Operators(Tracer):
         if isinstance(left, TensorValue):
             left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
-        if isinstance(left, KnownArrayValue) or (isinstance(left, ArrayValue) and not left.is_number):
-            raise GraphBreak(breaks.OPERATION, f"{symbol} of {left.describe()}, which changes the array")
+        if isinstance(left, ARRAYS) and not getattr(left, "is_number", False):
+            return array_items.inplace(self, symbol, left, right)
         if isinstance(left, ListValue) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
             return left

@@ -8,9 +8,17 @@ address with the same strides as identical.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from ..breaks import OPERATION, GraphBreak
+from ..guards.forms import apart, memory_of
+from ..guards.kinds.tensors import ApartInMemory
+from ..guards.sources import Converted, Source
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
 
 
 def overlaps_in_part(written: torch.Tensor, others: Iterable[Any]) -> bool:
@@ -66,3 +74,28 @@ def _place(tensor: torch.Tensor) -> tuple[int, int, tuple[Any, ...]] | None:
 def _now(number: Any) -> Any:
     """A size of this call; None if there is none yet."""
     return number if type(number) is int else number.node.hint
+
+
+def guard_apart(tr: Tracer) -> None:
+    """Where an input is written to, arrays must not share memory with others: each is a tensor of its own.
+
+    Raises:
+        GraphBreak: some do.
+    """
+    inputs = [(node, source) for node, source in tr.inputs if isinstance(tr.real_inputs[node], torch.Tensor)]
+    arrays = {node: source.parent for node, source in inputs if _is_array(source)}
+    if not arrays or len(inputs) < 2 or not any(node.meta["example_value"]._version for node, _ in inputs):
+        return
+    for node, source in arrays.items():
+        assert source is not None
+        others = [other for other, _ in inputs if other is not node]
+        if not apart(tr.real_inputs[node].numpy(), *map(tr.real_inputs.__getitem__, others)):
+            stop = GraphBreak(OPERATION, f"NumPy array {source.words()} shares memory with another input")
+            stop.whole_frame = True
+            raise stop
+        paths = [arrays.get(other) or path for other, path in inputs if other is not node]
+        tr.guards.add(ApartInMemory(source, tuple(paths)))
+
+
+def _is_array(source: Source) -> bool:
+    return isinstance(source, Converted) and source.function is memory_of

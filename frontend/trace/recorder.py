@@ -27,6 +27,7 @@ from ..sizes.symbolic import SymbolicNumbers
 from ..values.arrays import ArrayValue, tensor_of
 from ..values.base import Value
 from ..values.constants import ConstValue, NumpyNumberValue, SymValue, sym_result
+from ..values.containers.known_arrays import KnownArrayValue
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.overrides import overridden_method
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
@@ -183,6 +184,8 @@ class GraphRecorder(SymbolicNumbers):
             kwargs = self.defaults.explicit(self, kind, target, args, kwargs)
         if self.symbolic and target in _POWERS and len(args) == 2:
             args = [args[0], self._exponent(*args)]
+        if target in _DTYPE_OF_DATA and args and isinstance(args[0], KnownArrayValue):
+            args = [args[0].for_writing(self), *args[1:]]  # ``as_tensor`` shares its memory
         if target in _DTYPE_OF_DATA and args and isinstance(args[0], ArrayValue) and not self.guards.devices:
             if kwargs.keys() <= {"dtype"} and len(args) == 1:
                 return tensor_of(self, args[0], copy=target is torch.tensor, dtype=kwargs.get("dtype"))

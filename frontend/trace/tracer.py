@@ -201,8 +201,8 @@ class Symbols(Protocol):
     def specialize(self, value: GraphValue) -> Any:
         """The number that a symbolic one is in this call, from now on a constant, guarded."""
 
-    def decide(self, sym: Any) -> bool:
-        """The truth of a symbolic number in this call, guarded."""
+    def decide(self, sym: Any, node: Any = None) -> bool:
+        """The truth of a symbolic number in this call, guarded; ``node`` computes it."""
 
     def depends_on_data(self, sym: Any) -> bool:
         """Whether no size and no argument tells a symbolic number."""

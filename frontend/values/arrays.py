@@ -17,12 +17,14 @@ from ..breaks import C_FUNCTION, DATA_DEPENDENT_BRANCH, OPERATION, GraphBreak
 from ..guards.forms import memory_of
 from ..guards.sources import Const, Converted, Source
 from ..trace.operator_table import BINARY, COMPARE, UNARY
-from .base import Raised, Value, call_handler
+from .base import Value, call_handler
 from .builtin_methods import BuiltinMethodValue, call_builtin_method
 from .classes import RealValue, refused_call
 from .constants import CONST_TYPES, ConstValue, NumpyNumberValue, SymValue
+from .containers import array_items
 from .containers.iteration import SequenceIterator
-from .containers.sequences import SliceValue, TupleValue
+from .containers.known_arrays import KnownArrayValue, computed, in_graph, made_of_constants
+from .containers.sequences import TupleValue
 from .tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -79,6 +81,9 @@ _UNARY = {"-": np.negative, "~": np.invert}
 # Functions of torch that want a tensor first, and the operators that do not.
 _NUMBER_FIRST = {torch.add: operator.add, torch.mul: operator.mul, torch.sub: operator.sub,
                  torch.true_divide: operator.truediv, torch.pow: operator.pow}  # fmt: skip
+# Functions of torch that take no numbers.
+_OF_TENSORS = (torch.maximum, torch.minimum, torch.fmax, torch.fmin, torch.atan2, torch.hypot, torch.logical_and,
+               torch.logical_or, torch.logical_xor)  # fmt: skip
 
 
 class ArrayValue(Value):
@@ -108,7 +113,8 @@ class ArrayValue(Value):
         return SequenceIterator(self.unpack(tr))
 
     def unpack(self, tr: Tracer) -> list[Value]:
-        return [_made(item) for item in self.tensor.unpack(tr)]
+        items: list[Any] = self.tensor.unpack(tr)
+        return [array_items.number(tr, x) if x.example.dim() == 0 else ArrayValue(x) for x in items]
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         raise self.not_understood(f"membership in {self.describe()}")
@@ -122,7 +128,7 @@ class ArrayValue(Value):
             return ConstValue(self.dtype)
         if name == "T":
             return _transpose(tr, self)
-        if name in _METHODS or name in ("__len__", "__iter__", "__getitem__"):
+        if name in METHODS or name in ("__len__", "__iter__", "__getitem__"):
             return BuiltinMethodValue(self, np.ndarray, name)
         raise GraphBreak(C_FUNCTION, f"{self.pytype().__name__}.{name}")
 
@@ -130,91 +136,16 @@ class ArrayValue(Value):
         return call_builtin_method(tr, self, cls, name, args, kwargs)
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        parts = key.unpack(tr) if isinstance(key, TupleValue) else [key]
-        if not all(map(_is_basic, parts)):
-            raise self.not_understood(f"indexing {self.describe()} by other than numbers and slices")
-        found = self.tensor.getitem(tr, key)
-        assert isinstance(found, TensorValue)
-        numbers = sum(isinstance(p, ConstValue) and type(p.value) is int for p in parts)
-        return ArrayValue(found, is_number=numbers == self.tensor.example.dim() and numbers == len(parts))
+        return array_items.getitem(tr, self, key)
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        array_items.setitem(tr, self, key, value)
 
     def rebuild(self, out: FrameWriter) -> str:
         return f"{out.value(self.tensor)}.numpy()" + ("[()]" if self.is_number else "")
 
 
-class KnownArrayValue(Value):
-    """An array that the program makes of constants: NumPy computes with it for real, as long as only constants join."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self.source = None
-
-    def pytype(self) -> type:
-        return np.ndarray
-
-    def truth(self, tr: Tracer) -> bool:
-        return tr.fold(bool, [self.array], {}).truth(tr)
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        if name in ("shape", "ndim", "size"):
-            return tr.lift(getattr(self.array, name))
-        if name in _METHODS or name in ("tolist", "item"):
-            return BuiltinMethodValue(self, np.ndarray, name)
-        raise GraphBreak(C_FUNCTION, f"ndarray.{name}")
-
-    def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name not in _METHODS and name not in ("tolist", "item"):
-            raise GraphBreak(C_FUNCTION, f"ndarray.{name}")
-        return _computed(tr, getattr(self.array, name), args, kwargs)
-
-    def getitem(self, tr: Tracer, key: Value) -> Value:
-        return _computed(tr, operator.getitem, [self, key], {})
-
-    def rebuild(self, out: FrameWriter) -> str:
-        return f"{out.names.const(self.array)}.copy()"
-
-
 ARRAYS = (ArrayValue, KnownArrayValue)
-
-
-def _computed(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """What NumPy makes of known arrays and constants: a new array, or a number."""
-
-    def plain(value: Value) -> Any:
-        return value.array if isinstance(value, KnownArrayValue) else value.const(tr)
-
-    try:
-        found = function(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
-    except Exception as error:
-        raise Raised(tr.exception(error)) from None
-    if type(found) is not np.ndarray:
-        return tr.lift(found)
-    given = [v.array for v in (*args, *kwargs.values()) if isinstance(v, KnownArrayValue)]
-    if isinstance(owner := getattr(function, "__self__", None), np.ndarray):
-        given.append(owner)
-    if any(np.may_share_memory(found, each) for each in given):
-        raise GraphBreak(C_FUNCTION, "a view of a NumPy array that is made of constants")
-    return KnownArrayValue(found)
-
-
-def known_array(tr: Tracer, value: Value) -> Value:
-    """``np.array`` of constants."""
-    found = np.array(value.const(tr)) if value.is_const() else None
-    if found is None or found.dtype.kind not in _WITH_UNSIGNED:
-        raise GraphBreak(C_FUNCTION, f"numpy.array of {value.describe()}")
-    return KnownArrayValue(found)
-
-
-def _is_basic(part: Value) -> bool:
-    """Whether an index selects a view, in torch as in NumPy."""
-    if isinstance(part, SliceValue):
-        bounds = (part.start, part.stop, part.step)
-        if not all(isinstance(b, ConstValue) and type(b.value) in (int, type(None)) for b in bounds):
-            return False
-        return part.step.value is None or part.step.value > 0  # type: ignore[attr-defined]
-    return isinstance(part, ConstValue) and type(part.value) in (int, type(None), type(Ellipsis))
 
 
 # --- in and out -------------------------------------------------------------------------------------------------------
@@ -253,13 +184,13 @@ def tensor_of(tr: Tracer, array: Value, copy: bool, dtype: Value | None = None) 
     return found
 
 
-def _made(found: Value, *, of_numbers: bool = True) -> ArrayValue:
+def made(found: Value, *, of_numbers: bool = True) -> ArrayValue:
     """What NumPy returns for a computed tensor: a number, where it has no dimensions."""
     assert isinstance(found, TensorValue)
     return ArrayValue(found, is_number=of_numbers and found.example.dim() == 0)
 
 
-def _to(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
+def to_dtype(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
     """A tensor of this dtype; of a number, Python's number."""
     if isinstance(value, ArrayValue):
         if value.dtype == dtype:
@@ -276,8 +207,11 @@ def _to(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
 
 def binary(tr: Tracer, symbol: str, left: Value, right: Value) -> Value:
     """``left <symbol> right``, where one of them is an array."""
-    if not any(isinstance(side, ArrayValue) for side in (left, right)):
-        return _computed(tr, {**BINARY, **COMPARE}[symbol][0], [left, right], {})
+    if not any(map(_of_the_graph, (left, right))) and all(
+        isinstance(v, KnownArrayValue) or v.is_const() for v in (left, right)
+    ):
+        return computed(tr, {**BINARY, **COMPARE}[symbol][0], [left, right], {})
+    left, right = in_graph(tr, left), in_graph(tr, right)
     if symbol == "@":
         return _matmul(tr, left, right)
     ufunc = _BINARY.get(symbol)
@@ -287,8 +221,9 @@ def binary(tr: Tracer, symbol: str, left: Value, right: Value) -> Value:
 
 
 def unary(tr: Tracer, symbol: str, value: Value) -> Value:
-    if isinstance(value, KnownArrayValue):
-        return _computed(tr, UNARY[symbol][0], [value], {})
+    if isinstance(value, KnownArrayValue) and not value.written:
+        return computed(tr, UNARY[symbol][0], [value], {})
+    value = in_graph(tr, value)
     if symbol not in _UNARY:
         raise GraphBreak(C_FUNCTION, f"{symbol}{value.describe()}")
     return _ufunc(tr, _UNARY[symbol], [value])
@@ -329,11 +264,20 @@ def _ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
             raise refused
     if not isinstance(args[0], ArrayValue):
         function = _NUMBER_FIRST.get(function, function)
-    found = tr.emit("call_function", function, [_to(tr, v, d) for v, d in zip(args, loops, strict=True)], {})
+    given = [to_dtype(tr, v, d) for v, d in zip(args, loops, strict=True)]
+    if function in _OF_TENSORS:
+        given = [_as_tensor(tr, v, d) for v, d in zip(given, loops, strict=True)]
+    found = tr.emit("call_function", function, given, {})
     assert isinstance(found, TensorValue)
     if found.example.dtype != DTYPES[result]:
         found = tr.emit("call_method", "to", [found, ConstValue(DTYPES[result])], {})
-    return _made(found)
+    return made(found)
+
+
+def _as_tensor(tr: Tracer, value: Value, dtype: np.dtype) -> Value:
+    if isinstance(value, TensorValue):
+        return value
+    return tr.emit("call_function", torch.scalar_tensor, [value], {"dtype": ConstValue(DTYPES[dtype])})
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------
@@ -362,9 +306,9 @@ def _reduction(name: str, result: Any = None, kinds: str = _ANY, **fixed: Any) -
             dims = along
         if dims is not None:
             named.update(dim=tr.lift(dims), keepdim=ConstValue(keep))
-        found = tr.emit("call_function", getattr(torch, name), [_to(tr, array, dtype)], named)
+        found = tr.emit("call_function", getattr(torch, name), [to_dtype(tr, array, dtype)], named)
         assert isinstance(found, TensorValue)
-        return _made(found)
+        return made(found)
 
     return reduce
 
@@ -404,30 +348,30 @@ def _array(value: Value, what: str) -> ArrayValue:
 
 
 def _reshape(tr: Tracer, array: Value, *shape: Value) -> Value:
-    return _made(tr.emit("call_method", "reshape", [_array(array, "reshape").tensor, *shape], {}), of_numbers=False)
+    return made(tr.emit("call_method", "reshape", [_array(array, "reshape").tensor, *shape], {}), of_numbers=False)
 
 
 def _transpose(tr: Tracer, array: Value, *axes: Value) -> Value:
     tensor = _array(array, "transpose").tensor
     given = [a for axis in axes for a in (axis.unpack(tr) if isinstance(axis, TupleValue) else [axis])]
     order = [a.const(tr) for a in given] or list(range(tensor.example.dim()))[::-1]
-    return _made(tr.emit("call_method", "permute", [tensor, tr.lift(tuple(order))], {}), of_numbers=False)
+    return made(tr.emit("call_method", "permute", [tensor, tr.lift(tuple(order))], {}), of_numbers=False)
 
 
 def _swapaxes(tr: Tracer, array: Value, first: Value, second: Value) -> Value:
     found = tr.emit("call_method", "transpose", [_array(array, "swapaxes").tensor, first, second], {})
-    return _made(found, of_numbers=False)
+    return made(found, of_numbers=False)
 
 
 def _copy(tr: Tracer, array: Value) -> Value:
-    return _made(tr.emit("call_method", "clone", [_array(array, "copy").tensor], {}), of_numbers=False)
+    return made(tr.emit("call_method", "clone", [_array(array, "copy").tensor], {}), of_numbers=False)
 
 
 def _copy_in_rows(tr: Tracer, array: Value) -> Value:
     """The method's copy, which has C's order unless told otherwise; the function keeps the array's order."""
     flat = _array(array, "copy").tensor
     named: dict[str, Value] = {"memory_format": ConstValue(torch.contiguous_format)}
-    return _made(tr.emit("call_method", "clone", [flat], named), of_numbers=False)
+    return made(tr.emit("call_method", "clone", [flat], named), of_numbers=False)
 
 
 def _ravel(tr: Tracer, array: Value) -> Value:
@@ -445,7 +389,7 @@ def _astype(tr: Tracer, array: Value, dtype: Value) -> Value:
     if given.dtype.kind == "f" and wanted.kind != "f" and wanted.kind != "b":
         raise GraphBreak(C_FUNCTION, "numpy.ndarray.astype from floats to integers")  # of which not all fit
     named: dict[str, Value] = {"copy": ConstValue(True)}
-    return _made(tr.emit("call_method", "to", [given.tensor, ConstValue(DTYPES[wanted])], named), of_numbers=False)
+    return made(tr.emit("call_method", "to", [given.tensor, ConstValue(DTYPES[wanted])], named), of_numbers=False)
 
 
 def _dtype(tr: Tracer, value: Value) -> np.dtype:
@@ -459,19 +403,19 @@ def _dtype(tr: Tracer, value: Value) -> np.dtype:
 
 
 def _expand_dims(tr: Tracer, array: Value, axis: Value) -> Value:
-    return _made(tr.emit("call_method", "unsqueeze", [_array(array, "expand_dims").tensor, axis], {}), of_numbers=False)
+    return made(tr.emit("call_method", "unsqueeze", [_array(array, "expand_dims").tensor, axis], {}), of_numbers=False)
 
 
 def _joined(function: Any) -> Any:
     def join(tr: Tracer, arrays: Value, axis: Value | None = None) -> Value:
-        parts = [_array(part, function.__name__) for part in arrays.unpack(tr)]
+        parts = [_array(in_graph(tr, part), function.__name__) for part in arrays.unpack(tr)]
         dtype = np.result_type(*(part.dtype for part in parts))
         if dtype not in DTYPES:
             raise GraphBreak(C_FUNCTION, f"numpy arrays of several dtypes in {function.__name__}")
         if not all(part.tensor.example.is_contiguous() for part in parts):  # the result's order depends on theirs
             raise GraphBreak(C_FUNCTION, f"numpy arrays with other than C's order in {function.__name__}")
-        tensors = TupleValue([_to(tr, part, dtype) for part in parts])
-        return _made(tr.emit("call_function", function, [tensors, axis or ConstValue(0)], {}), of_numbers=False)
+        tensors = TupleValue([to_dtype(tr, part, dtype) for part in parts])
+        return made(tr.emit("call_function", function, [tensors, axis or ConstValue(0)], {}), of_numbers=False)
 
     return join
 
@@ -481,39 +425,58 @@ def _matmul(tr: Tracer, left: Value, right: Value) -> Value:
     dims = a.tensor.example.dim(), b.tensor.example.dim()
     if a.dtype != b.dtype or a.dtype.kind != "f" or not all(1 <= d <= 2 for d in dims):
         raise GraphBreak(C_FUNCTION, f"numpy.matmul of {a.dtype} and {b.dtype} with {dims} dimensions")
-    return _made(tr.emit("call_function", torch.matmul, [a.tensor, b.tensor], {}))
+    return made(tr.emit("call_function", torch.matmul, [a.tensor, b.tensor], {}))
 
 
 def _where(tr: Tracer, condition: Value, left: Value, right: Value) -> Value:
     tensor = _array(condition, "where").tensor
-    a, b = _array(left, "where"), _array(right, "where")
-    if a.dtype != b.dtype or tensor.example.dtype is not torch.bool:
-        raise GraphBreak(C_FUNCTION, "numpy.where of arrays with several dtypes")
-    return _made(tr.emit("call_function", torch.where, [tensor, a.tensor, b.tensor], {}), of_numbers=False)
+    given = [side.dtype if isinstance(side, ArrayValue) else side.const(tr) for side in (left, right)]
+    dtype = np.result_type(*given)
+    if dtype not in given or tensor.example.dtype is not torch.bool:
+        raise GraphBreak(C_FUNCTION, "numpy.where of several dtypes")
+    sides = [to_dtype(tr, side, dtype) for side in (left, right)]
+    return made(tr.emit("call_function", torch.where, [tensor, *sides], {}), of_numbers=False)
+
+
+def _clip(tr: Tracer, array: Value, low: Value, high: Value) -> Value:
+    return _ufunc(tr, np.minimum, [_ufunc(tr, np.maximum, [_array(array, "clip"), low]), high])
+
+
+def _cumsum(tr: Tracer, array: Value, axis: Value | None = None) -> Value:
+    given = _array(array, "cumsum")
+    if given.dtype.kind == "f" and given.dtype != np.float64:
+        raise GraphBreak(C_FUNCTION, f"numpy.cumsum of {given.dtype}")  # which torch adds up in float64
+    along = given if axis is not None and axis.const(tr) is not None else _array(_ravel(tr, given), "cumsum")
+    tensor = to_dtype(tr, along, _at_least_int64(given.dtype))
+    dim = axis if along is given and axis is not None else ConstValue(0)
+    return made(tr.emit("call_function", torch.cumsum, [tensor, dim], {}), of_numbers=False)
 
 
 def _like(value: int) -> Any:
     def like(tr: Tracer, array: Value) -> Value:
         function = torch.ones_like if value else torch.zeros_like
-        return _made(tr.emit("call_function", function, [_array(array, "zeros_like").tensor], {}), of_numbers=False)
+        return made(tr.emit("call_function", function, [_array(array, "zeros_like").tensor], {}), of_numbers=False)
 
     return like
 
 
-def filled(tr: Tracer, function: Any, shape: Value, dtype: Value | None) -> Value:
-    """``np.zeros`` and ``np.ones``."""
-    wanted = np.dtype(np.float64) if dtype is None else _dtype(tr, dtype)
+def filled(tr: Tracer, function: Any, shape: Value, dtype: Value | None, *value: Value) -> Value:
+    """``np.zeros``, ``np.ones``, ``np.empty`` and, with a number, ``np.full``."""
+    of_value = np.dtype(value[0].pytype()) if value and issubclass(value[0].pytype(), _NUMBERS) else None
+    if value and (of_value is None or (dtype is not None and _dtype(tr, dtype) != of_value)):
+        raise GraphBreak(C_FUNCTION, f"numpy.full of {value[0].describe()}")
+    wanted = of_value or np.dtype(np.float64) if dtype is None else _dtype(tr, dtype)
     sizes = TupleValue(shape.unpack(tr)) if shape.pytype() is not int else TupleValue([shape])
     named: dict[str, Value] = {"dtype": ConstValue(DTYPES[wanted]), "device": ConstValue(torch.device("cpu"))}
-    return _made(tr.emit("call_function", function, [sizes], named), of_numbers=False)
+    return made(tr.emit("call_function", function, [sizes, *value], named), of_numbers=False)
 
 
-_METHODS: dict[str, Any] = {
+METHODS: dict[str, Any] = {
     "sum": _sum, "prod": _prod, "mean": _mean, "std": _std, "var": _var, "max": _max, "min": _min, "argmax": _argmax,
     "argmin": _argmin, "all": _all, "any": _any, "reshape": _reshape, "transpose": _transpose, "swapaxes": _swapaxes,
-    "copy": _copy_in_rows, "ravel": _ravel, "flatten": _flatten, "astype": _astype,
+    "clip": _clip, "cumsum": _cumsum, "copy": _copy_in_rows, "ravel": _ravel, "flatten": _flatten, "astype": _astype,
 }  # fmt: skip
-ArrayValue.METHODS = _METHODS
+ArrayValue.METHODS = METHODS
 
 # Functions of NumPy's, beside the universal ones, that take arrays.
 FUNCTIONS: dict[Any, Any] = {
@@ -521,7 +484,8 @@ FUNCTIONS: dict[Any, Any] = {
     np.amax: _max, np.amin: _min, np.argmax: _argmax, np.argmin: _argmin, np.all: _all, np.any: _any,
     np.reshape: _reshape, np.transpose: _transpose, np.swapaxes: _swapaxes, np.copy: _copy, np.ravel: _ravel,
     np.expand_dims: _expand_dims, np.concatenate: _joined(torch.cat), np.stack: _joined(torch.stack),
-    np.where: _where, np.dot: _matmul, np.zeros_like: _like(0), np.ones_like: _like(1),
+    np.clip: _clip, np.cumsum: _cumsum, np.where: _where, np.dot: _matmul,
+    np.zeros_like: _like(0), np.ones_like: _like(1),
 }  # fmt: skip
 
 
@@ -529,7 +493,8 @@ def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]
     """A function of NumPy's, of which an argument is an array or holds one."""
     name = f"numpy.{function.__name__}"
     if not any(map(_of_the_graph, (*args, *kwargs.values()))) and not kwargs.keys() & {"out", "where"}:
-        return _computed(tr, function, args, kwargs)
+        return computed(tr, function, args, kwargs)
+    args = [in_graph(tr, value) for value in args]
     if isinstance(function, np.ufunc):
         if kwargs:
             raise GraphBreak(C_FUNCTION, f"{name} with {', '.join(kwargs)}")
@@ -542,14 +507,16 @@ def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]
 
 def holds_array(value: Value) -> bool:
     """Whether a value is an array, or a list or tuple with one in it."""
-    return isinstance(value, KnownArrayValue) or _of_the_graph(value)
+    items = getattr(value, "_items", None)
+    if isinstance(items, list) and any(isinstance(item, ARRAYS) for item in items):
+        return True
+    return isinstance(value, ARRAYS)
 
 
 def _of_the_graph(value: Value) -> bool:
-    if isinstance(value, ArrayValue):
-        return True
-    items = getattr(value, "_items", None)
-    return isinstance(items, list) and any(isinstance(item, ARRAYS) for item in items)
+    if isinstance(value, KnownArrayValue):
+        return value.written
+    return isinstance(value, ArrayValue) or holds_array(value)
 
 
 # --- functions of numbers ---------------------------------------------------------------------------------------------
@@ -557,6 +524,7 @@ def _of_the_graph(value: Value) -> bool:
 
 _DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
 _PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers
+MAKERS = frozenset({np.linspace, np.logspace, np.eye, np.identity, np.tri})  # and what makes arrays of them
 
 
 class NumpyFunctionValue(RealValue):
@@ -567,6 +535,8 @@ class NumpyFunctionValue(RealValue):
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if any(map(holds_array, (*args, *kwargs.values()))):
             return _call(tr, self.obj, args, kwargs)
+        if self.obj in MAKERS:
+            return made_of_constants(tr, self.obj, args, kwargs)
         if not isinstance(self.obj, (np.ufunc, type)) and self.obj not in _PURE:
             raise refused_call(self.obj)
         plain = [_number(tr, value) for value in args]
@@ -589,7 +559,7 @@ def wrap_numpy(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     """The value of an array, or of a function of NumPy's; None for what is neither or does more than compute."""
     if isinstance(obj, np.ndarray):
         return wrap_array(tr, obj, source)
-    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and (obj in _PURE or obj in FUNCTIONS)):
+    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and (obj in _PURE or obj in FUNCTIONS or obj in MAKERS)):
         if source is not None:
             tr.guards.is_object(source, obj)
         return NumpyFunctionValue(obj, source)

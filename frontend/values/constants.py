@@ -285,7 +285,7 @@ class SymValue(GraphValue):
         return tr.specialize(self)
 
     def truth(self, tr: Tracer) -> bool:
-        return tr.decide(self.sym)
+        return tr.decide(self.sym, self.node)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("real", "numerator"):

@@ -51,7 +51,7 @@ class NNModuleValue(ObjectValue):
         if tr.static_lookup(self.cls, "__getattr__") is not _GETATTR or isinstance(custom, types.FunctionType):
             return super()._getattr_with_fallback(tr, name, custom)
         try:
-            found = self.find(tr, name)
+            found = self._find_or_guard_later(tr, name)
         except Raised as raised:  # by a property: Module.__getattr__ is asked next
             if not issubclass(raised.value.pytype(), AttributeError):
                 raise
@@ -70,14 +70,15 @@ class NNModuleValue(ObjectValue):
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"
         raise Raised(tr.make_exception(AttributeError, message))
 
-    def find(self, tr: Tracer, name: str) -> Value | None:
+    def _find_or_guard_later(self, tr: Tracer, name: str) -> Value | None:
+        """As :meth:`find`, but for the caller to guard that there is nothing of that name, wherever it may be."""
         # the instance's own dictionary comes first; Module.__setattr__ puts no registered name there, others may
         is_own = name in self.attrs or name in self.obj.__dict__
         if not is_own and tr.effects.class_attribute(self.cls, name) is None:
             raw = tr.static_lookup(self.cls, name)
             if raw is MISSING:
                 return None
-        return super().find(tr, name)
+        return self.find(tr, name)
 
     def registered(self, tr: Tracer, name: str) -> Value | None:
         """A parameter, buffer or submodule."""

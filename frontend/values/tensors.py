@@ -168,7 +168,7 @@ class TensorValue(GraphValue):
         if raw is not _FOUND[_torch_class(self.cls)].get(name, MISSING):  # the program's, in its class or in torch's
             return self._of_the_program(tr, name, raw)
         self._guard_class(tr, name, raw)
-        if name in CONST_PROPERTIES:
+        if name in CONST_PROPERTIES and raw is not MISSING:  # torch 2.13 has no names any more
             value = getattr(self.example, name)
             if name in _UNGUARDED and self.is_input and self.source is not None:
                 tr.guards.add(PropertyEquals(self.source, name, value))

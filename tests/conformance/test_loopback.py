@@ -20,16 +20,17 @@ SAMPLE = (
     "no_dimensions_promote", "copies_for_nothing", "results_by_version",
     "chatter_of_a_library", "silent_fallback_in_backward", "plus_nothing", "twice_by_two", "indices_that_stay",
     "no_divisor", "keys_without_strides", "numbers_by_equality", "quotients_for_products", "counts_modulo_bits",
-    "environment_past_python", "marks_on_inputs",
+    "environment_past_python", "marks_on_inputs", "unbounded_logarithms", "bins_that_are_open", "saturated_conversions",
+    "plans_of_the_last_but_one",
 )  # fmt: skip
 """The faults of the default run, of every kind; ``-m slow`` has all."""
 
 
 def test_every_fault_is_described():
-    assert len(loopback.ALL) >= 331
+    assert len(loopback.ALL) >= 366
     assert all(fault.text and fault.case in CASES for fault in loopback.ALL.values())
-    kinds = {"numerics", "simplifications", "corners", "arguments", "layout", "training", "state", "keys", "turns",
-             "process", "honesty"}  # fmt: skip
+    kinds = {"numerics", "simplifications", "corners", "edges", "arguments", "layout", "training", "state", "keys",
+             "turns", "process", "honesty"}  # fmt: skip
     assert {fault.kind for fault in loopback.ALL.values()} == kinds
 
 

@@ -233,3 +233,12 @@ def test_memory_of_several_dtypes_reaches_another_process():
     assert not observation.compare(received, [(told, None)])
     tensors = [leaf for _, leaf in received if isinstance(leaf, torch.Tensor)]
     assert oracle.sharing(tensors) == [0, 0, 0, 3, 3, 5]
+
+
+def test_a_unit_of_the_numbers_whose_difference_is_the_result_is_allowed():
+    exact = torch.full((4,), 1e-4, dtype=torch.float64)
+    found = exact.float() + 1e-7
+    draws = [(exact.float() + 1e-11, exact)]
+    assert [d.what for d in observation.compare(found, draws)] == ["value"]
+    assert observation.compare(found, draws, around=1.0) == []
+    assert [d.what for d in observation.compare(found + 2e-7, draws, around=1.0)] == ["value"]

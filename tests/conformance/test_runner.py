@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from xml.etree import ElementTree
@@ -238,3 +240,14 @@ def test_a_case_that_ends_the_process_of_eager_hides_no_other(monkeypatch):
     found = [cases.run(name, 1.0).outcome.value for name in ("first", "a", "b", "last")]
     assert found == ["pass", "pass", "skipped", "pass"]
     assert ran == ["first", "a", "a", "b", "last"] and closed[-1] == "b"
+
+
+def test_shared_memory_that_somebody_uses_is_not_left_behind():
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", delete=False) as file:
+        name = os.path.basename(file.name)
+        assert name in runner._in_shared_memory()
+        assert runner._mapped({name}) == {name}
+    try:
+        assert runner._mapped({name}) == set()
+    finally:
+        os.unlink(file.name)

@@ -88,6 +88,25 @@ def test_without_a_home_folder(public_folder, taken):
     assert [path.name for path in place.iterdir()] == ["torchmux-cache-54321"]
 
 
+@ONLY_ROOT
+def test_a_cache_that_may_not_be_read(run_python, tmp_path):
+    """Neither a question about an entry nor waiting for another process fails."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    code = (
+        "import os, torchmux\n"
+        "from torchmux.backends.common.cache import turns\n"
+        "from torchmux.backends.common.cache.cache import default_cache\n"
+        f"torchmux.config.cache_dir = {str(closed / 'x' / 'cache')!r}\n"
+        "cache, key = default_cache(), 'ab' * 32\n"
+        "os.setgroups([]); os.setresgid(54321, 54321, 54321); os.setresuid(54321, 54321, 54321)\n"
+        "assert not cache.has(key)\n"
+        "with turns.turn(key):\n"
+        "    cache.store(key, b'x'); print(cache.load(key))"
+    )
+    assert run_python(code) == "None\n"
+
+
 @mounts
 def test_temporary_files_that_cannot_run(start, finish, temporary):
     """On a ``noexec`` file system, code is loaded from memory."""

@@ -180,7 +180,7 @@ def _cache() -> list[Finding]:
     if not config.cache_enabled:
         return [Finding("cache", "note", "is off (TORCHMUX_CACHE_ENABLED), so each process compiles anew")]
     folder = Path(config.cache_dir)
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    existing = next(each for each in (folder, *folder.parents) if os.path.exists(each))
     if not os.access(existing, os.W_OK):
         return [Finding("cache", "problem", f"{folder} cannot be written", "set TORCHMUX_CACHE_DIR to another folder")]
     free = shutil.disk_usage(existing).free

@@ -125,6 +125,7 @@ from .modes import (
     set_grad_enabled,
     switches,
     without_modes,
+    without_onednn,
     without_saved_tensor_hooks,
     without_torch_function,
     without_tracing,

@@ -25,6 +25,18 @@ count_function_modes = torch._C._len_torch_function_stack
 count_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
+@contextlib.contextmanager
+def without_onednn() -> Iterator[None]:
+    """oneDNN off, and nothing else: ``torch.backends.mkldnn.flags`` also sets what it is not asked for, with a warning
+    where the processor has no TF32."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
 def is_forward_ad_active() -> bool:
     """Whether the program is inside of ``torch.autograd.forward_ad.dual_level``, where tensors may have tangents."""
     return forward_ad._current_level >= 0

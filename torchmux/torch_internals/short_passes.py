@@ -34,6 +34,8 @@ class ShortPasses:
         # Of function.apply, this leaves out what concerns functorch, which fit() excludes.
         self.apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         boxed = function.compiled_fw
+        # Since torch 2.12, autograd's engine passes all gradients in one list, and each is freed after its last use.
+        self.is_boxed = getattr(function, "boxed_grads_call", False)
         self._forward: Callable[..., Any] = getattr(boxed, "direct", None) or (lambda *args: boxed(list(args)))
         function._backward_cls.symints = function._backward_cls.opaque_objects = ()
         function._backward_cls.is_short = False
@@ -46,12 +48,7 @@ class ShortPasses:
         """
         plain = PlainPasses.of(function, tangents)
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
-        if (
-            plain is None
-            or len(tensors) != plain.inputs
-            or len(inputs) != plain.inputs
-            or any(t.device.type != "cpu" for t in tensors)  # elsewhere, backward runs in another thread
-        ):
+        if plain is None or len(tensors) != plain.inputs or len(inputs) != plain.inputs:
             return None
         return cls(function, plain)
 
@@ -62,7 +59,7 @@ class ShortPasses:
 
     def called_by_engine(self, backward: Callable[..., Any]) -> None:
         """Let autograd's engine call ``backward``, which is the function's, without looking it up each time."""
-        if "apply_boxed" in vars(torch.autograd.function.BackwardCFunction):
+        if self.is_boxed and "apply_boxed" in vars(torch.autograd.function.BackwardCFunction):
             self._function._backward_cls.apply_boxed = backward
 
     def forward(self, ctx: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -88,7 +85,7 @@ class ShortPasses:
         return results
 
     def backward(self, ctx: Any, gradients: list[Any]) -> tuple[Any, ...] | None:
-        """The gradients of all inputs; None if AOTAutograd has to compute them."""
+        """The gradients of all inputs; None if AOTAutograd has to compute them.  The list is emptied."""
         plain, run = self._plain, getattr(self._function.compiled_bw, "direct", None)
         if run is None or not ctx.is_short or _is_deterministic():
             return None
@@ -146,8 +143,13 @@ class PlainPasses:
         self.saved_unchecked = metadata.tensors_saved_for_backwards_no_vc_check_slice
         self.views = tuple(metadata.unsafe_view_out_indices)
         self.constant = tuple(i for i, info in enumerate(metadata.output_info) if not info.requires_grad)
-        self.differentiable = tuple(i for i, info in enumerate(metadata.output_info) if info.requires_grad_for_backward)
-        self.tangents = tuple((tuple(t.shape), t.dtype) for t in tangents)
+        # Before torch 2.12, one name says both.
+        self.differentiable = tuple(
+            i
+            for i, info in enumerate(metadata.output_info)
+            if getattr(info, "requires_grad_for_backward", info.requires_grad)
+        )
+        self.tangents = tuple((tuple(t.shape), t.dtype, t.device) for t in tangents)
         layouts = [meta.memory_format for meta in metadata.subclass_tangent_meta]
         self.layouts = tuple(
             (layout.memory_format, layout.size and tuple(layout.size), layout.stride and tuple(layout.stride))
@@ -166,13 +168,13 @@ class PlainPasses:
         except (AttributeError, TypeError):  # another version of torch
             return None
         counts = {len(passes.layouts), len(passes.differentiable), len(passes.tangents)}
-        sizes = [size for shape, _ in passes.tangents for size in shape]
+        sizes = [size for shape, *_ in passes.tangents for size in shape]
         return passes if len(counts) == 1 and all(type(size) is int for size in sizes) else None
 
     def zeros(self, tangent: int) -> torch.Tensor:
         """In place of the gradient of a result that has none."""
-        shape, dtype = self.tangents[tangent]
-        return torch.zeros(shape, dtype=dtype)
+        shape, dtype, device = self.tangents[tangent]
+        return torch.zeros(shape, dtype=dtype, device=device)
 
 
 def _is_plain(function: Any, known: Any) -> bool:
@@ -182,7 +184,6 @@ def _is_plain(function: Any, known: Any) -> bool:
     unusual = (
         function.maybe_subclass_metadata is not None,
         function.num_symints_saved_for_bw,
-        not function.boxed_grads_call,
         not hasattr(BackwardCFunction, "maybe_clear_saved_tensors"),
         any(i.mutates_metadata for i in known.input_info),  # of data that is written to, the graph takes care or copies
         known.mutated_inp_runtime_indices,

@@ -91,7 +91,10 @@ class ArtifactCache:
 
     def has(self, key: str) -> bool:
         """Whether there is an entry; :meth:`load` tells whether it is one that may be used."""
-        return self._path(key).exists()
+        try:
+            return self._path(key).exists()
+        except OSError:  # of a folder that this user may not read
+            return False
 
     def store(self, key: str, payload: bytes) -> None:
         """Store an artifact; an entry of the same name is replaced.

@@ -205,13 +205,13 @@ def _through_autograd(
         return internals.not_captured(compile_one)
 
     # oneDNN's LSTM hands None to its backward, which AOTAutograd does not keep; ATen's own is traced instead
-    mkldnn = torch.backends.mkldnn.flags(enabled=False) if _has_lstm(gm) else contextlib.nullcontext()
+    onednn = internals.without_onednn() if _has_lstm(gm) else contextlib.nullcontext()
     with (
         torch.set_grad_enabled(training),
         # Programs leave a region of autocast before backward, which eager then computes in the dtypes it finds.
         internals.functorch_config().patch(donated_buffer=False, backward_pass_autocast="off"),
         internals.draws_have_effects(),
-        mkldnn,
+        onednn,
         SymbolicTensors(),
         differentiated_whole(whole),
     ):

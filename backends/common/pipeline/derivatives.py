@@ -185,11 +185,12 @@ class Derivatives:
             if not keeps_graph():
                 ctx.kept = None
             if short is not None and ctx.is_short:
-                if (found := short.backward(ctx, *gradients)) is not None:
+                boxed = gradients[0] if short.is_boxed else list(gradients)
+                if (found := short.backward(ctx, boxed)) is not None:
                     return found
-                missing, completed = short.completed(*gradients)
+                missing, completed = short.completed(boxed)
                 self._tangents.note(missing)
-                return backward(ctx, completed)
+                return backward(ctx, completed) if short.is_boxed else backward(ctx, *completed)
             return backward(ctx, *gradients)
 
         function.forward, function.backward = map(staticmethod, map(internals.not_captured, (keeping, choosing)))

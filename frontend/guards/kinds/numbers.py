@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..closed import kind
+from ..sources import Source
 from ..stable_objects import StableObjects, is_scalar
-from .guard import Guard
+from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
     from ..loader import Loader
@@ -73,3 +75,39 @@ class AtMost(Guard):
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
         return is_scalar(value)
+
+
+@kind
+class Decides(Guard):
+    """What the program computes from numbers decides a branch as before, in Python's own arithmetic.
+
+    ``tree`` is ``(function, *operands)``; an operand is a tree, the source of a number, or the text of a constant.
+    """
+
+    tree: tuple
+    answer: bool
+
+    def condition(self, value: str, out: Loader) -> str:
+        variables: dict[Source, str] = {}
+        functions: dict[str, Callable] = {}
+        text = _text(self.tree, variables, functions)
+        lines = [f"def decides({', '.join(variables.values())}):", f"    try: return bool({text})"]
+        lines.append("    except ArithmeticError: return None")
+        exec("\n".join(lines), functions)
+        arguments = ", ".join(map(out.load, variables))
+        return f"{out.const(functions['decides'])}({arguments}) is {self.answer}"
+
+    def words(self) -> str:
+        return f"decides a branch as before ({self.answer})"
+
+    is_watched = always_checked
+
+
+def _text(tree: Any, variables: dict[Source, str], functions: dict[str, Callable]) -> str:
+    if isinstance(tree, Source):
+        return variables.setdefault(tree, f"a{len(variables)}")
+    if isinstance(tree, str):
+        return tree
+    name = f"f{len(functions)}"
+    functions[name] = tree[0]
+    return f"{name}({', '.join(_text(operand, variables, functions) for operand in tree[1:])})"

@@ -6,7 +6,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..closed import kind
-from ..forms import accepts, flattens_to
+from ..forms import accepts, apart, flattens_to
+from ..sources import Source
 from .guard import Guard, always_checked
 
 if TYPE_CHECKING:
@@ -104,5 +105,20 @@ class StorageOffset(Guard):
 
     def words(self) -> str:
         return f"starts at element {self.offset}"
+
+    is_watched = always_checked
+
+
+@kind
+class ApartInMemory(Guard):
+    """An array shares no memory with any of these arrays and tensors, one of which is written to, or it is."""
+
+    others: tuple[Source, ...]
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{out.const(apart)}({value}, {', '.join(map(out.load, self.others))})"
+
+    def words(self) -> str:
+        return f"shares no memory with {', '.join(other.words() for other in self.others)}"
 
     is_watched = always_checked

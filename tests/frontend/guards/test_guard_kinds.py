@@ -60,7 +60,7 @@ from torchmux.frontend.guards.kinds.functions import AutocastDtypeIs, Dispatches
 from torchmux.frontend.guards.kinds.guard import Guard, always_checked
 from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
 from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered, Unshadowed
-from torchmux.frontend.guards.kinds.numbers import LARGEST_FLOAT32, AtLeast, AtMost, FitsFloat32, IsInt64
+from torchmux.frontend.guards.kinds.numbers import LARGEST_FLOAT32, AtLeast, AtMost, Decides, FitsFloat32, IsInt64
 from torchmux.frontend.guards.kinds.objects import (
     AttributeIs,
     Is,
@@ -72,6 +72,7 @@ from torchmux.frontend.guards.kinds.objects import (
     TypeIs,
 )
 from torchmux.frontend.guards.kinds.tensors import (
+    ApartInMemory,
     ContextAccepted,
     DistributedAs,
     FlattensTo,
@@ -151,6 +152,8 @@ LEAF = torch.ones(2, requires_grad=True)
 # guard, an x for which it holds, an x for which it does not, the Python of the check, words
 PAIR, WIDE = (types.SimpleNamespace(__tensor_flatten__=lambda n=n: (["a", "b"], n)) for n in (1, 2))
 EVEN = types.SimpleNamespace(__metadata_guard__=lambda mine, other: (mine - other) % 2 == 0)
+LINE = np.arange(3)
+
 EXAMPLES = [
     (TypeIs(x, int), 3, True, "type(x) is _c0", "has type int"),
     (Is(x, A), A, B, "x is _c0", f"is {A!r}"),
@@ -232,6 +235,12 @@ EXAMPLES = [
      "'weight' in x._modules or ('weight' in x._buffers) is not False)", "registers weight as before"),
     (PropertyEquals(x, "is_leaf", True), LEAF, LEAF * 2, "x.is_leaf == _c0", "has is_leaf True"),
     (Strides(x, (2, 1)), torch.ones(1, 2), torch.ones(2, 1).t(), "x.stride() == (2, 1)", "has strides (2, 1)"),
+    (Decides(Item(x, 0), (operator.lt, Item(x, 0), (operator.mul, Item(x, 1), "0.5")), True), (1.0, 4.0), (3.0, 4.0),
+     "_c0(v1, v2) is True", "decides a branch as before (True)"),
+    (Decides(Item(x, 0), (operator.gt, (operator.truediv, Item(x, 0), Item(x, 1)), "1"), False), (1.0, 4.0),
+     (1.0, 0.0), "_c0(v1, v2) is False", "decides a branch as before (False)"),
+    (ApartInMemory(Item(x, 0), (Item(x, 1),)), (np.ones(2), np.ones(2)), (LINE[:2], LINE[1:]),
+     "_c0(v1, v2)", "shares no memory with x[1]"),
     (FlattensTo(x, flattens_to(PAIR)), PAIR, WIDE, "_c0(x) == _c1", "is made of the same"),
     (ContextAccepted(x, EVEN, ["a", "b"], 3), PAIR, WIDE, "_c3(x, _c0, _c1, _c2)",
      "is made of what its class takes for the same"),

@@ -45,6 +45,35 @@ def module_attribute():
     yield (vector(),)
 
 
+class Wrapper(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.inner, name)
+
+    def forward(self, x):
+        return self.inner(x) * self.note_of_wrapped
+
+
+@case
+def attribute_that_a_getattr_of_the_program_stood_in_for():
+    net = Wrapper(network())
+    net.inner.note_of_wrapped = 2
+    yield net, (vector(),)
+    net.inner.note_of_wrapped = 3
+    yield (vector(),)
+    net.note_of_wrapped = 4
+    yield (vector(),)
+    del net.note_of_wrapped
+    put(Wrapper, "note_of_wrapped", 5)
+    yield (vector(),)
+
+
 @case
 def module_class_attribute():
     net = network()

@@ -107,6 +107,17 @@ def float_compared(x, scale):
     return x * 2 if scale > 0.6 else x + 1
 
 
+@case(numbers(0.5, 0.25, 0.75, 1.5, 0.125, 2.5), compiles=3)
+def computed_float_compared(x, scale):
+    return x * 2 if scale * 0.99 + 1 < 2.0 / scale else x + 1
+
+
+# (0.1 + 0.2) + 0.3 is another number than 0.1 + (0.2 + 0.3)
+@case(numbers(0.5, 0.1, 0.7), compiles=3)
+def floats_are_compared_as_python_adds_them(x, scale):
+    return x * 2 if scale + 0.2 + 0.3 == 0.6 else x + 1, x * 2 if 0.3 / (scale - 0.1 + 1e-9) > 1 else x - 1
+
+
 @case(numbers(1e-3, 1e-4, 1e-5, 1e-6, 1e-7), compiles=2)
 def learning_rate(x, rate):
     return x - rate * x.sum(0), torch.full((3,), rate)

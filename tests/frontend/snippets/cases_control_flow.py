@@ -1,5 +1,7 @@
 """Branches, loops, `else` of loops, unpacking, chained comparisons, conditional expressions."""
 
+import itertools
+
 import torch
 
 from .corpus import case, tensor
@@ -205,3 +207,47 @@ def case_del_local(x):
     x = y * 2
     del y
     return x
+
+
+class Restarts:
+    """An iterator that begins anew when it is asked for an iterator."""
+
+    def __init__(self, size):
+        self.size, self.asked = size, []
+
+    def __iter__(self):
+        self.asked.append("iter")
+        self.number = 0
+        return self
+
+    def __next__(self):
+        self.asked.append("next")
+        self.number += 1
+        if self.number > self.size:
+            raise StopIteration
+        return self.number
+
+
+def noting(log):
+    for number in range(5):
+        log.append(number)
+        yield number
+
+
+@case(one_graph=True)
+def case_unpacking_asks_for_no_more_than_it_needs(x):
+    restarts, log = Restarts(3), []
+    first, *rest = restarts
+    found = [first, rest]
+    for make in (lambda: Restarts(2), lambda: Restarts(5), lambda: noting(log), itertools.count):
+        try:
+            a, b = make()
+            found.append((a, b))
+        except ValueError as error:
+            found.append(str(error))
+    try:
+        a, b, *rest = Restarts(1)
+    except ValueError as error:
+        found.append(str(error))
+    a, *middle, b = noting(log)
+    return x + a, b, middle, found, restarts.asked, log

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import heapq
+import inspect
 import itertools
 import math
 import operator
@@ -291,3 +292,13 @@ def case_heapq_errors(x):
 def case_groups_of_a_match(x):
     found = re.match(r"layers\.(\d+)\.(\w+)", "layers.3.attention")
     return x * int(found[1]), found[2], found[0]
+
+
+def who_calls():
+    """Three ways to look at the stack, in one function."""
+    return sys._getframe(1).f_code.co_name, inspect.currentframe().f_back.f_code.co_name, inspect.stack()[1].function
+
+
+@case()
+def case_names_of_callers(x):
+    return x + 1, who_calls(), sys._getframe().f_code.co_name

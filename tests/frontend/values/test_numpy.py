@@ -53,7 +53,7 @@ def numbers_of_numpy_types():
     yield run, (tensor(), np.float64(3.5))
 
 
-@feature(more=WHY)
+@feature()
 def memory_is_shared(x):
     a = x.numpy()
     a[0] = 5

@@ -333,3 +333,22 @@ def test_subclasses_are_as_in_eager(name, backend):
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_subclasses_take_no_more_graphs(name):
     check_graphs(__name__, name)
+
+
+def test_a_function_mode_sees_the_functions_of_the_program_only():
+    class Noting(TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    compiled = torchmux.compile(lambda x: torch.sin(x) * 2, backend="eager")
+    x = tensor()
+    for _ in range(3):
+        with Noting() as mode:
+            compiled(x)
+        assert mode.seen == [torch.sin, torch.Tensor.mul]
+        compiled(x)

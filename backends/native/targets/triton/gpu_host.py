@@ -158,6 +158,9 @@ class GpuHost(TritonHost):
         return [f"{buffer.name} = aligned({buffer.name}, {tuple_of(buffer.strides)})"]
 
 
+EXACT = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+"""Products and sums are rounded one by one, and functions know subnormal numbers, as in eager's kernels."""
+
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
@@ -167,7 +170,7 @@ def job(kernel: TritonKernel, name: str) -> Job:
     signature = {f"p{n}": POINTERS[b.dtype] for n, b in enumerate(kernel.buffers)}
     signature |= {size: types.get(size, "i64") for size in kernel.sizes}
     constants = constants_of(kernel)
-    options: dict[str, Any] = {"enable_fp_fusion": False}
+    options: dict[str, Any] = dict(EXACT)
     options |= {option: constants.pop(option) for option in _OPTIONS if option in constants}
     if kernel.verifies:
         signature["bad"] = "*i32"

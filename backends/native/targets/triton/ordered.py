@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 
 from ...ir import index
+from ...ir.operations import Unsupported
 from ...ir.ordered_loops import Scan, Scatter
 from . import shapes
 from .axes import Axis
@@ -29,6 +30,8 @@ def print_ordered(step: Scan | Scatter, name: str = "kernel") -> TritonKernel:
     """
     if isinstance(step, Scan):
         return _scan(step, name)
+    if step.combine not in ("", "add"):
+        raise Unsupported(f"writes that are combined by {step.combine!r}")
     return _anywhere(step, name) if _may_mix(step) else _in_order(step, name)
 
 

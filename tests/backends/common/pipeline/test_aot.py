@@ -434,3 +434,19 @@ def test_casts_inside_of_operators() -> None:
     for a, b in zip(torchmux.compile(function, backend="aot_eager")(x, x.half()), expected, strict=True):
         assert a.dtype is b.dtype
         assert torch.equal(a, b)
+
+
+def test_training_an_lstm_changes_no_settings(recwarn, monkeypatch):
+    """ATen's own LSTM is traced; nothing else of oneDNN's is set for that, and nothing warns."""
+    asked = []
+    monkeypatch.setattr(torch._C, "_set_onednn_allow_tf32", asked.append)
+    model = nn.LSTM(4, 3, batch_first=True)
+    x = torch.randn(2, 5, 4)
+    torchmux.compile(model, backend="aot_eager")(x)[0].sum().backward()
+    got = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(x)[0].sum().backward()
+    for a, b in zip(got, model.parameters(), strict=True):
+        torch.testing.assert_close(a, b.grad)
+    assert not asked and torch.backends.mkldnn.enabled
+    assert not [w for w in recwarn if "TF32" in str(w.message)]

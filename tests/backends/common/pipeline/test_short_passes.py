@@ -11,6 +11,17 @@ from torch.nn import functional as F
 import torchmux
 from torchmux.torch_internals import ShortPasses
 
+device = torch.device("cpu")  # where inputs are: see everywhere
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
+def everywhere(request):
+    """Each test on each device: the backward pass runs in a thread of autograd's on a GPU."""
+    global device
+    device = torch.device(request.param)
+    yield
+    device = torch.device("cpu")
+
 
 def program(x, w):
     hidden = torch.relu(x @ w)
@@ -39,7 +50,7 @@ def taken(monkeypatch):
 
 def inputs():
     torch.manual_seed(0)
-    return torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    return (torch.randn(size, device=device, requires_grad=True) for size in ((3, 4), (4, 5)))
 
 
 def gradients_of(function, use, times=1):
@@ -52,7 +63,7 @@ def gradients_of(function, use, times=1):
 USES = {
     "sum": lambda y, x, w: (y[0].sum() + y[1].sum()).backward(),
     "first result": lambda y, x, w: y[0].sum().backward(),
-    "strided gradient": lambda y, x, w: y[1].backward(torch.arange(30.0)[::2]),
+    "strided gradient": lambda y, x, w: y[1].backward(torch.arange(30.0, device=device)[::2]),
     "twice": lambda y, x, w: (y[0].sum().backward(retain_graph=True), y[0].sum().backward()),
     "one input": lambda y, x, w: setattr(x, "grad", torch.autograd.grad(y[1].sum(), x)[0]),
     "hook": lambda y, x, w: (y[0].register_hook(lambda g: g * 3), (y[0] * y[0]).sum().backward()),
@@ -102,7 +113,7 @@ def test_freed_graph_is_told():
 def test_changed_input_is_told():
     compiled = torchmux.compile(lambda x, w: torch.sin(x * w), backend="native", fullgraph=True)
     for _ in range(2):
-        x, w = torch.randn(4, requires_grad=True), torch.randn(4)
+        x, w = torch.randn(4, device=device, requires_grad=True), torch.randn(4, device=device)
         y = compiled(x, w)
         w.add_(1)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -114,7 +125,7 @@ def test_changed_input_is_told():
     [
         contextlib.nullcontext,
         lambda: torch.autograd.graph.save_on_cpu(),
-        lambda: torch.autocast("cpu", torch.bfloat16),
+        lambda: torch.autocast(device.type, torch.bfloat16),
         torch.no_grad,
     ],
     ids=["plain", "hooks", "autocast", "no_grad"],
@@ -151,7 +162,7 @@ def test_subclasses_take_the_long_way(taken):
     compiled = torchmux.compile(program, backend="native", fullgraph=True)
     gradients_of(compiled, USES["first result"])
     with pytest.raises(RuntimeError, match="tensor subclass"):
-        compiled(*inputs())[0].backward(torch.ones(3).as_subclass(Tagged))
+        compiled(*inputs())[0].backward(torch.ones(3, device=device).as_subclass(Tagged))
     assert taken[-1] == "long"
 
 
@@ -172,7 +183,7 @@ def test_results_without_a_gradient(taken):
 
     compiled = torchmux.compile(program, backend="native", fullgraph=True)
     for wanted in ((0,), (1, 2), (2,), (2,), (1,)):
-        x, w = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        x, w = (torch.full((3,), n, device=device, requires_grad=True) for n in (0.0, 1.0))
         found = []
         for function in (program, compiled):
             results = function(x, w)
@@ -186,12 +197,12 @@ def test_results_without_a_gradient(taken):
 
 def test_autocast_is_short(taken):
     """A region of autocast casts a weight once, whoever uses it, and passes are as short as elsewhere."""
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Conv1d(4, 2, 3))
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Conv1d(4, 2, 3)).to(device)
     compiled = torchmux.compile(model, backend="native", fullgraph=True)
-    x, found = torch.randn(3, 4, 8), []
+    x, found = torch.randn(3, 4, 8, device=device), []
     for function in (model, compiled, compiled):
         model.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16):
             before = torch.nn.functional.linear(x, model[0].weight)
             with torch.no_grad():
                 model[0].weight.mul_(1.0 if function is model else 3.0)  # the region keeps its cast

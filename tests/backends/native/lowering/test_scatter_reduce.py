@@ -75,3 +75,15 @@ def test_bags():
     with torch.no_grad():
         for got, expected in zip(own(bags, *given), bags(*given), strict=True):
             torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("reduce", REDUCES)
+@pytest.mark.parametrize("target", ["triton"], indirect=True)
+def test_elsewhere_torch_combines(check, target, reduce):
+    """Triton has atomic additions; what is combined otherwise is refused, and computed by torch."""
+
+    def function(a, at, source):
+        return a.scatter_reduce(0, at, source, reduce)
+
+    report = check(function, torch.randn(5), torch.randint(0, 5, (20,)), torch.randn(20), strict=False)
+    assert bool(report.fallbacks) is (reduce not in ("sum", "mean"))
