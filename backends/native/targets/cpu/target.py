@@ -60,13 +60,11 @@ class Cpu(Target):
 
     def is_thin(self, left: Value, right: Value) -> bool:
         """Whether a library would take longer to begin than to compute: rows of a few elements times a few columns."""
-        *batch, m, k = left.sizes
-        n = right.sizes[-1]
-        if left.dtype not in (torch.float32, torch.float64) or type(k) is not int or type(m) is not int:
+        known = [s for s in (*left.sizes, right.sizes[-1]) if type(s) is int]
+        if left.dtype not in (torch.float32, torch.float64) or len(known) <= len(left.sizes):
             return False
-        if type(n) is not int or any(type(b) is not int for b in batch):
-            return False
-        few, many = min(m, n), math.prod((*batch, max(m, n)))  # type: ignore[arg-type]
+        *batch, m, k, n = known
+        few, many = min(m, n), math.prod((*batch, max(m, n)))
         most = _MOST_FACTORS if n <= m else _LEAST_THIN  # rows that lie apart are each read again
         return k <= _MOST_TERMS and few <= _MOST_THIN and k * few <= most and many >= _LEAST_THIN
 
