@@ -256,6 +256,10 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_science  # noqa: F401
     import micro_sequences  # noqa: F401
     import micro_steps  # noqa: F401
+    import micro_users_larger  # noqa: F401
+    import micro_users_learning  # noqa: F401
+    import micro_users_media  # noqa: F401
+    import micro_users_text  # noqa: F401
     import micro_vision  # noqa: F401
     from micro_case import PROGRAMS
 

@@ -36,6 +36,7 @@ class Buffer:
     those of the tensor that torch sees if it sees it.  ``numel`` counts the elements from the first to the last.
     Complex numbers are ``pairs`` of a real part and an imaginary part: ``dtype`` is that of the parts, ``numel`` counts
     these, and positions in the buffer are theirs.
+    ``shows`` is the input whose memory the buffer is, as numbers of another dtype; nothing writes to that input.
     ``over`` is the input that the buffer is the new content of, and whose memory it shares.  What is ``rewritten`` has
     elements that are written more than once: it holds something before the first item that writes to it, which is the
     old content of ``over``, or a copy of the input ``begins``.
@@ -47,6 +48,7 @@ class Buffer:
     strides: tuple[Index, ...]
     device: torch.device
     kind: str = "temp"
+    shows: Buffer | None = None
     over: Buffer | None = None
     rewritten: bool = False
     begins: Buffer | None = None
@@ -68,6 +70,9 @@ class Buffer:
 
     def __repr__(self) -> str:
         return self.name
+
+
+_MOST_SHOWN = 1000
 
 
 class Node:
@@ -96,8 +101,15 @@ class Node:
         self._cost: int | None = None
 
     def __repr__(self) -> str:
+        return self._text([_MOST_SHOWN])
+
+    def _text(self, left: list[int]) -> str:
+        """The expression with at most ``left`` nodes: with what is shared in all places, it may be endless."""
+        left[0] -= 1
+        if left[0] < 0:
+            return "..."
         attr = "" if self.attr is None else f"[{self.attr}]"
-        return f"{self.op}{attr}({', '.join(map(repr, self.args))})"
+        return f"{self.op}{attr}({', '.join(a._text(left) for a in self.args)})"
 
     def _indices(self) -> tuple[Index, ...]:
         return (self.attr[1],) if self.op == "load" else (self.attr,) if self.op == "index" else ()

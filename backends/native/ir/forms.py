@@ -29,6 +29,10 @@ class Forms(Protocol):
         """Whether a product takes its right operand as an expression (``products.ComputedProduct``): it reads ``left``
         in float32, and its sums stay in float32, whatever the dtype of the operands."""
 
+    def is_thin(self, left: Value, right: Value) -> bool:
+        """Whether a product is a loop like others, and fused with them: an element of it is a sum of a few numbers, and
+        most of these are the same for many elements."""
+
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         """Strides with gaps between rows, which the option ``shape_padding`` asks for where a matrix is written for a
         product; None if there is nothing to gain."""

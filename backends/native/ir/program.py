@@ -136,6 +136,16 @@ class Program:
         self.buffers.append(made)
         return made
 
+    def shown(self, given: Buffer, dtype: torch.dtype) -> Buffer:
+        """All memory of an input that is not written to, as elements of ``dtype``."""
+        assert type(given.numel) is int
+        for made in self.buffers:
+            if made.shows is given and made.dtype is dtype:
+                return made
+        made = self.buffer(dtype, (given.numel * given.dtype.itemsize // dtype.itemsize,), None, "input", given.device)
+        made.shows = given
+        return made
+
     def stored(self, buffer: Buffer) -> Value:
         """The value that is a whole buffer."""
         return Value(buffer.sizes, buffer.tensor_dtype, None, Place(buffer, buffer.strides, 0))

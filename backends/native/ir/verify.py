@@ -266,7 +266,8 @@ def writes_of(item: Any) -> set[Buffer]:
 def given(program: Program) -> set[Buffer]:
     """The buffers that hold something before the first item runs."""
     constants = {b for b in program.buffers if b.name in program.constants}
-    return {b for b in program.inputs if isinstance(b, Buffer)} | constants | set(program.packs.values())
+    shown = {b for b in program.buffers if b.shows is not None}
+    return {b for b in program.inputs if isinstance(b, Buffer)} | shown | constants | set(program.packs.values())
 
 
 def verify_program(checked: Program, after: str) -> None:

@@ -18,10 +18,11 @@ from ..ir import index, operations as ops
 from ..ir.expressions import Node
 from ..ir.index import Index
 from ..ir.operations import Unsupported, binary, compare, complex_of, const, unary, where
-from ..ir.values import Value
+from ..ir.values import Place, Value
 from . import creation, indexing, joining, pointwise, registry, views  # noqa: F401  (they fill the registry's table)
 from .reductions import divided, drop
 from .registry import Context, Lowering, aten, combine, dims_of, elementwise, lowers
+from .writes import is_write
 
 table: dict[Any, Lowering] = {}
 """Lowerings of operators that take or make complex numbers."""
@@ -262,11 +263,29 @@ def _view_dtype(ctx: Context, a: Value, dtype: torch.dtype) -> Value:
         return a
     if a.dtype.is_complex or dtype.is_complex:
         return _as_parts(ctx, a, dtype)
+    shown = _shown(ctx, a, dtype)
+    if shown is not None:
+        return shown
     if a.dtype in _REFUSED or dtype in _REFUSED:
         raise Unsupported(f"{a.dtype} seen as {dtype}")
     if a.dtype.itemsize == dtype.itemsize:
         return Value(ctx.sizes(), dtype, lambda at: _from_bits(_bits(a.at(at), a.dtype), dtype))
     return _narrowed(ctx, a, dtype) if dtype.itemsize < a.dtype.itemsize else _widened(ctx, a, dtype)
+
+
+def _shown(ctx: Context, a: Value, dtype: torch.dtype) -> Value | None:
+    """An input that the graph does not write to, as its memory is; None where it is computed with."""
+    if a.place is None or dtype in _REFUSED or ctx.program.device.type != "cpu":
+        return None
+    given, old, new = a.place.buffer, a.dtype.itemsize, dtype.itemsize
+    steps = [a.place.offset, *a.place.strides[: a.rank - (old != new)]]
+    if given not in ctx.program.inputs or any(map(is_write, ctx.node.graph.nodes)):
+        return None
+    if any(type(n) is not int or n * old % new for n in (given.numel, *steps)):
+        return None
+    offset, *strides = (n * old // new for n in steps)
+    strides += [1] * (a.rank - len(strides))
+    return Value(ctx.sizes(), dtype, None, Place(ctx.program.shown(given, dtype), tuple(strides), offset))
 
 
 def _as_parts(ctx: Context, a: Value, dtype: torch.dtype) -> Value:

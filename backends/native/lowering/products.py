@@ -16,7 +16,7 @@ from ..ir.program import Program, TensorRef
 from ..ir.values import Value
 from ..rewrites import attention_operator
 from .calls import buffers_for, prepared
-from .registry import Context, aten, lowers
+from .registry import KEEP_COST, Context, aten, lowers
 
 
 def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> Value:
@@ -31,11 +31,29 @@ def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> 
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
     if program.own_products and program.forms.computes_operand(left, right):
         return _computed(program, left, right, exact)
+    if program.own_products and program.forms.is_thin(left, right):
+        return _thin(program, left, right)
     unit = program.forms.row_unit(left, right)
     operands = _operand(program, left, unit), _operand(program, right, unit)
     buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
     program.add(Product(buffer, *operands, unit=unit))
     return program.stored(buffer)
+
+
+def _thin(program: Program, left: Value, right: Value) -> Value:
+    """The product of matrices of a few columns and rows, as a sum of what is multiplied."""
+    *batch, m, k = left.sizes
+    n = right.sizes[-1]
+    for operand in (left, right):
+        if operand.place is None and operand.at(operand.variables()).cost > KEEP_COST:
+            program.realize(operand)
+    factors = Value(
+        (*batch, m, n, k),
+        left.dtype,
+        lambda at: binary("mul", left.at((*at[:-2], at[-1])), right.at((*at[:-3], at[-1], at[-2]))),
+    )
+    sums = program.reduce("sum", factors, [-1], left.dtype, lambda node: node)
+    return Value((*batch, m, n), left.dtype, lambda at: sums.at((*at, 0)))
 
 
 def _computed(program: Program, left: Value, right: Value, exact: bool) -> Value:

@@ -44,7 +44,7 @@ class FitInput:
 
 @dataclass(frozen=True)
 class Share:
-    """The new content of an input, as calls know it, is the input itself."""
+    """The new content of an input, as calls know it, is the input itself; what shows it is a view of it."""
 
     buffer: Buffer
 
@@ -198,7 +198,8 @@ class _Planner:
             self.work = side_by_side(self.work, kind)
         inputs = {b for b in program.inputs if isinstance(b, Buffer)}
         constants = {b for b in program.buffers if b.name in program.constants}
-        self.given = inputs | constants | set(program.packs.values())
+        self.shown = {b: b.shows for b in program.buffers if b.shows is not None}
+        self.given = inputs | set(self.shown) | constants | set(program.packs.values())
         self.held = self.given | outputs  # the tensors: what torch sees
         self.called: set[Buffer] = set()  # what calls of torch's operators get and make
         for step in self.work:
@@ -208,7 +209,7 @@ class _Planner:
         self.host = Host(
             [b if isinstance(b, Buffer) else f"number{n}" for n, b in enumerate(program.inputs)],
             [],
-            {b: b.over for b in program.buffers if b.over is not None} | in_place(self.work, self.held),
+            {b: b.over for b in program.buffers if b.over is not None} | self.shown | in_place(self.work, self.held),
             Arena({}, 0),
         )
         self.uses = [self.host.touched(step) for step in self.work]
@@ -221,6 +222,7 @@ class _Planner:
         used = set().union(*self.uses, set())
         steps += [FitInput(b) for b in self.program.inputs if isinstance(b, Buffer) and b in used]
         steps += [Share(b) for b in self.program.buffers if b.over is not None and b in self.called]
+        steps += [Share(b) for b in self.shown if b in self.called]
         steps.append(MakeArena(self.host.arena.size))
         pieces = self._pieces()
         marked: set[Buffer] = set()  # the inputs whose change has been told

@@ -27,6 +27,8 @@ DEEPEST = 160
 _LEAST_PART = 8
 FEW = 4
 """So many elements, which are walked one by one beside a vector, are a part of a loop, too."""
+MOST_BESIDE = 16
+"""So many elements beside each other are read or written as whole vectors, though each is in a vector of its own."""
 
 
 @dataclass(frozen=True)

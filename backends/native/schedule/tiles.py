@@ -8,13 +8,14 @@ them alone; the choice depends on strides only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir import index
 from ..ir.expressions import Buffer, operators_in
 from ..ir.index import Index, Var
-from .kernel import FEW, Kernel, Member
+from .kernel import FEW, MOST_BESIDE, Kernel, Member
 
 ACROSS = 10.0
 """What an access costs whose elements lie apart, as single loads and stores do; a contiguous one costs 1."""
@@ -36,12 +37,17 @@ _GAIN = 0.75
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store; ``guarded`` loads may read only where a condition holds."""
+    """One load or store; ``guarded`` loads may read only where a condition holds.
 
+    ``beside`` are the distances of what else the kernel reads, or writes, of the same buffer.
+    """
+
+    buffer: Buffer
     position: Index
     bytes: int
     stores: bool
     guarded: bool
+    beside: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -113,10 +119,34 @@ def accesses(members: Iterable[Member], needed: set[Buffer]) -> list[Access]:
         statement = member.statement
         for node in operators_in(statement.value):
             if node.op == "load" and node.attr[0] not in made:
-                found[Access(node.attr[1], node.attr[0].dtype.itemsize, False, bool(node.args))] = None
+                buffer, position = node.attr
+                found[Access(buffer, position, buffer.dtype.itemsize, False, bool(node.args))] = None
         if statement.target in needed and not statement.reduction:
-            found[Access(statement.position, statement.target.dtype.itemsize, True, False)] = None
-    return list(found)
+            target = statement.target
+            found[Access(target, statement.position, target.dtype.itemsize, True, False)] = None
+    return [dataclasses.replace(a, beside=distances) for a, distances in _neighbours(found)]
+
+
+def _neighbours(found: Iterable[Access]) -> Iterator[tuple[Access, frozenset[int]]]:
+    """Each access with the distances of those to which there is a known one."""
+    groups: list[dict[Access, int]] = []  # of each access the distance from the first of its group
+    for access in found:
+        for group in groups:
+            first = next(iter(group))
+            if (
+                first.buffer is access.buffer
+                and first.stores is access.stores
+                and not (first.guarded or access.guarded)
+            ):
+                distance = access.position - first.position
+                if type(distance) is int:
+                    group[access] = distance
+                    break
+        else:
+            groups.append({access: 0})
+    for group in groups:
+        for access, own in group.items():
+            yield access, frozenset(other - own for other in group.values())
 
 
 def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
@@ -129,12 +159,12 @@ def choose(kernel: Kernel, needed: set[Buffer], usual: Var) -> Walk:
     if not kernel.is_on_cpu:  # threads of a GPU read what is near each other together, in whatever order
         near = []
     best = Walk(usual, None)
-    least = _GAIN * _cost(kernel, touched, best)
+    least = _GAIN * cost_of(kernel, touched, best)
     for vector in [usual, *(v for v in (*unit, *near) if v is not usual)]:
         tiles = [t for t in unit if t is not vector and _may_tile(kernel, vector, t)]
         for tile in [t for t in tiles if is_few(t)] if vector in near else [None, *tiles]:
             walk = Walk(vector, tile)
-            cost = _cost(kernel, touched, walk)
+            cost = cost_of(kernel, touched, walk)
             if cost < least:
                 best, least = walk, cost
     return best
@@ -147,13 +177,20 @@ def _may_tile(kernel: Kernel, vector: Var, tile: Var) -> bool:
     return vector not in kernel.inner and tile in kernel.inner and not is_few(tile)
 
 
-def _cost(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
+def cost_of(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
+    """What the accesses of a kernel cost that is walked so, for each point."""
     cost = _filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
-    extent = walk.vector.size
+    extent = index.product(v.size for v in kernel.inner)
     if walk.vector in kernel.inner and type(extent) is int and extent:
         folds = sum(1 for m in kernel.members if m.statement.reduction)
         cost += folds * FOLDED * _SIDE / extent
     return cost
+
+
+def reads_or_writes_apart(kernel: Kernel, needed: set[Buffer], walk: Walk) -> bool:
+    """Whether some of what lies side by side in no vector is read or written one element at a time."""
+    touched = accesses(kernel.members, needed)
+    return any(_access_cost(a, walk) >= ACROSS for a in touched)
 
 
 def _access_cost(access: Access, walk: Walk) -> float:
@@ -168,9 +205,18 @@ def _access_cost(access: Access, walk: Walk) -> float:
     if not access.guarded and is_square(access.position, walk.vector, walk.tile, stores=access.stores):
         assert walk.tile is not None
         return SHUFFLED if is_few(walk.tile) else IN_SQUARES * _filling(walk.tile)
+    if type(step) is int and 1 < step <= MOST_BESIDE and not access.guarded and _is_beside(access, step):
+        return SHUFFLED
+    if _is(step, -1) and not access.stores:
+        return BACKWARDS
     if type(step) is int and abs(step) <= FEW and not access.stores and not access.guarded:
-        return BACKWARDS if step == -1 else IN_STEPS
+        return IN_STEPS
     return ACROSS
+
+
+def _is_beside(access: Access, count: int) -> bool:
+    """Whether so many elements beside each other are all read, or all written, and this is one of them."""
+    return any(all(n - first in access.beside for n in range(count)) for first in range(count))
 
 
 def _filling(variable: Var) -> float:

@@ -60,7 +60,11 @@ class HostPrinter(ABC):
             case FitInput():
                 return self.fit(step)
             case Share(buffer):
-                return [f"{buffer.name} = {self.host.placed(buffer).name}"]
+                placed = self.host.placed(buffer)
+                if buffer.shows is None:
+                    return [f"{buffer.name} = {placed.name}"]
+                whole = view_of(TensorRef(placed, (placed.numel,), (1,), 0))
+                return [f"{buffer.name} = {whole}.view({buffer.dtype})"]
             case Overwrite(buffers):
                 return [f"overwritten(({', '.join(f'given_{b.name}' for b in buffers)},))"]
             case GiveBack(buffer):

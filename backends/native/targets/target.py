@@ -94,6 +94,9 @@ class Target(ABC, Forms):
     def takes_matrix(self, matrix: Value) -> bool:
         return True
 
+    def is_thin(self, left: Value, right: Value) -> bool:
+        return False
+
     def computes_operand(self, left: Value, right: Value) -> bool:
         return False
 

@@ -58,7 +58,7 @@ INLINE f32v sums_of(f32v* rows) {
 // Columns from `lo` to `hi` of a product of M rows, or of m < M: the vectors run along the sums.  Columns are read from end
 // to end, which is what fetching ahead wants; R rows by J columns have their sums in registers.
 template <int M, class Y> static void few_down(f32* out, const f32* x, i64 lx, Y y, i64 m, i64 n, i64 k, i64 lo, i64 hi) {
-  constexpr int R = M < 4 ? M : 4, J = M < 4 ? 4 : 3;
+  constexpr int most = LANES == 16 ? 8 : 4, R = M < most ? M : most, J = M < 4 ? 4 : 3;  // R by J sums are in registers
   constexpr int E = Y::E;
   constexpr i64 block = FEW_BYTES / (M * E * (i64)sizeof(f32));
   k /= E;
@@ -77,13 +77,17 @@ template <int M, class Y> static void few_down(f32* out, const f32* x, i64 lx, Y
       const f32* at = rows + top * LANES;
       f32v sum[C][R] = {};
       sweep(from, to, [&] (i64 p, auto lanes) {
+        each<E>([&] (auto e) {
+          f32v w[C];
 #pragma GCC unroll 4
-        for (int c = 0; c < C; c++)
-          each<E>([&] (auto e) {
-            f32v w = keep(lanes, y.get(p, j + c, lanes, e), f32v{});
+          for (int c = 0; c < C; c++) w[c] = keep(lanes, y.get(p, j + c, lanes, e), f32v{});
+#pragma GCC unroll 8
+          for (int i = 0; i < R; i++) {
+            f32v row = load(at + ((p - from) * E + e.n * LANES) * M + i * LANES, All());
 #pragma GCC unroll 4
-            for (int i = 0; i < R; i++) sum[c][i] = fma(w, load(at + ((p - from) * E + e.n * LANES) * M + i * LANES, All()), sum[c][i]);
-          });
+            for (int c = 0; c < C; c++) sum[c][i] = fma(w[c], row, sum[c][i]);
+          }
+        });
       });
 #pragma GCC unroll 4
       for (int first = 0; first < all; first += LANES) {

@@ -10,7 +10,7 @@ import torch
 from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type, operators_in
 from ...ir.index import Index, Var
-from ...schedule.kernel import FEW
+from ...schedule.kernel import MOST_BESIDE
 from ...schedule.stages import Fold, LoopNest, Stage, Store, read_by, stored_by
 from .cpp_scopes import NAMES, Writer, literal, register_type
 
@@ -274,7 +274,7 @@ class KernelPrinter:
             if isinstance(step, Store) and not w._is_vector_index(step.position):
                 assert w.vector is not None
                 apart = index.coefficient(step.position, w.vector)
-                if type(apart) is int and 2 <= apart <= FEW:
+                if type(apart) is int and 2 <= apart <= MOST_BESIDE:
                     groups.setdefault((step.buffer, apart), []).append(step)
         found: dict[Store | Fold, list[Store]] = {}
         for (_, apart), stores in groups.items():

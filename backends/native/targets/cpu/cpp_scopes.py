@@ -14,7 +14,7 @@ from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Div, Index, Ix, Rem, Var
 from ...ir.operation_table import OPERATIONS
 from ...ir.operations import COMPARE, is_float
-from ...schedule.kernel import FEW
+from ...schedule.kernel import FEW, MOST_BESIDE
 from ...schedule.tiles import wrapped
 
 NAMES: dict[torch.dtype, str] = {
@@ -263,14 +263,15 @@ class Writer:
             held = self.name(condition, vector=True)
             if type(step) is int and step == 1:
                 return f"load_some({held}, {base} + {self.index(position)}, {self.lanes})"
+            if type(step) is int and step == -1:
+                return f"load_some_back({held}, {base} + {self.index(position)}, {self.lanes})"
             return f"gather_if({held}, {base}, {self.index_vector(position)}, {self.lanes})"
         if step is None:
             read = self._gathered(base, position)
         elif type(step) is int and step == 1:
             read = f"load({self.place(buffer, position)}, {self.lanes})"
         elif type(step) is int and (beside := self._beside(buffer, position, step)) is not None:
-            first, which = beside
-            read = f"one_of<{step}, {which}>({self.place(buffer, first)}, {self.lanes})"
+            read = self._picked(node, step, *beside)
         elif type(step) is int and (step == -1 or 1 < abs(step) <= FEW):
             read = f"in_steps<{step}>({base} + {self.index(position)}, {self.lanes})"
         else:
@@ -283,12 +284,23 @@ class Writer:
     def _beside(self, buffer: Buffer, position: Index, step: int) -> tuple[Index, int] | None:
         """The first of the elements beside each other that are read one by one in steps over all of them, and which of
         them is at ``position``; None if others than these are read."""
-        if not 1 < step <= FEW:
+        if not 1 < step <= MOST_BESIDE:
             return None
         for which in range(step):
             if all((buffer, position - which + n) in self.reads for n in range(step)):
                 return position - which, which
         return None
+
+    def _picked(self, node: Node, step: int, first: Index, which: int) -> str:
+        """One of the elements beside each other, which are read together."""
+        buffer, at = node.attr[0], self.depth(node)
+        key = (buffer, first)
+        found = next((s.names[key] for s in self.scopes[: at + 1] if key in s.names), None)
+        if found is None:
+            found = self.scopes[at].names[key] = self.fresh("s")
+            self.scopes[at].write(f"{register_type(node.dtype, True)} {found}[{step}];")
+            self.scopes[at].write(f"load_few<{step}>({found}, {self.place(buffer, first)}, {self.lanes});")
+        return f"{found}[{which}]"
 
     def _gathered(self, base: str, position: Index) -> str:
         assert self.vector is not None

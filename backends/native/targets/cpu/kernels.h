@@ -281,7 +281,7 @@ INLINE void store(bf16* p, f32 x) {
 INLINE void store_exact(bf16* p, f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); p->bits = b >> 16; }
 INLINE void store(f16* p, f32 x) { p->bits = narrow_f16(splat(x))[0]; }
 INLINE f32v round_bf16(f32v x) { return (f32v)(near_bf16(x) & 0xffff0000); }
-INLINE f32 round_bf16(f32 x) { return round_bf16(splat(x))[0]; }
+INLINE f32 round_bf16(f32 x) { bf16 y; store(&y, x); return widen(y); }  // scalars only: compilers make vectors of loops
 INLINE f32 round_f16(f32 x) { return widen_f16(narrow_f16(splat(x)))[0]; }
 INLINE f32v round_f16(f32v x) { return widen_f16(narrow_f16(x)); }
 
@@ -320,17 +320,18 @@ template <class T, class M> INLINE auto strided(const T* p, i64 step, M m) {
 }
 template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M m) {
   auto v = zero<T>();
+  if (!any_of(keep(m, ~c, mask{}))) return gather(p, at, m);
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + at[i]));
   return v;
 }
 // One element for all lanes, which may be read only if the condition holds in some lane that counts.
 template <class T, class M> INLINE auto read_if(mask c, const T* p, M m) {
-  auto v = zero<T>();
-  return any_of(keep(m, c, mask{})) ? splat(load(p)) : v;
+  return any_of(keep(m, c, mask{})) ? splat(load(p)) : zero<T>();
 }
 // Neighbours that may be read only where a condition holds.
 template <class T, class M> INLINE auto load_some(mask c, const T* p, M m) {
   auto v = zero<T>();
+  if (!any_of(keep(m, ~c, mask{}))) return load(p, m);
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + i));
   return v;
 }
@@ -595,6 +596,5 @@ static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, boo
     if (batch > 1 && small_products(out, x, lx, tx, y, ly, ty, m, n, k, from, to, sx, sy)) return;
     for (i64 b = from; b < to; b++) gemm(ty ? "T" : "N", tx ? "T" : "N", &N, &M, &K, y + b * sy, &LY, x + b * sx, &LX, out + b * m * n, &N);
   };
-  if (batch > 1) parallel(batch, 1 + 200000 / (1 + m * n * k), some);
-  else some(0, 1);
+  if (batch > 1) parallel(batch, 1 + 200000 / (1 + m * n * k), some); else some(0, 1);
 }

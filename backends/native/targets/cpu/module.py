@@ -94,7 +94,7 @@ class Assembler:
         if any(
             word in body
             for body in kernels.values()
-            for word in ("squares<", "columns<", "_few<", "_few_back<", "in_steps<", "one_of<", "sweep_over(")
+            for word in ("squares<", "columns<", "_few<", "_few_back<", "in_steps<", "_back(", "sweep_over(")
         ):
             includes += '#include "tiles.h"\n'
         if self.computes:
@@ -197,8 +197,13 @@ class Assembler:
             touched = reads_of(step) | writes_of(step)
             function = print_kernel(step, over_itself=len({self.host.placed(b) for b in touched}) < len(touched))
         name = self._function(function, step)
-        arguments = [self.host.placed(b).name for b in function.buffers] + list(function.more)
+        arguments = [self.address(b) for b in function.buffers] + list(function.more)
         return f"{name}({', '.join(arguments)});"
+
+    def address(self, buffer: Buffer) -> str:
+        """Where a buffer lies, as an address of its elements."""
+        placed = self.host.placed(buffer)
+        return placed.name if placed.dtype is buffer.dtype else f"({NAMES[buffer.dtype]}*){placed.name}"
 
     def _function(self, function: Function, step: LoopNest | ComputedProduct) -> str:
         name = self.functions.setdefault(function.body, f"kernel{len(self.functions)}")
@@ -214,7 +219,7 @@ class Assembler:
         return "".join(f"{line}\n" for line in self.function_comments[name])
 
     def _product(self, step: Product) -> str:
-        target = self.host.placed(step.target).name
+        target = self.address(step.target)
         if isinstance(step, PackedProduct):
             left, lead, _ = self._operand(step.left).split(", ")
             return f"packed_product({target}, {left}, {lead}, {step.packed.name}, {step.m}l, {step.n}l, {step.k}l);"
@@ -233,13 +238,13 @@ class Assembler:
 
     def _convolution(self, step: TiledConvolution) -> str:
         def at(ref: TensorRef | None) -> str:
-            return "nullptr" if ref is None else f"{self.host.placed(ref.buffer).name} + {text_in_cpp(ref.offset)}"
+            return "nullptr" if ref is None else f"{self.address(ref.buffer)} + {text_in_cpp(ref.offset)}"
 
         count, n, height, width = step.target.sizes
         _, channels, *sizes = step.image.sizes
         image = f"{{{at(step.image)}, {', '.join(f'{v}l' for v in (*sizes, channels))}}}"
         windows = f"{{{', '.join(f'{v}l' for v in (*step.weight.sizes[2:], *step.stride, *step.padding))}}}"
-        target = self.host.placed(step.target).name
+        target = self.address(step.target)
         return (
             f"convolution<tile_pixels({index.product((count, height, width))}l)>({target}, {at(step.addend)}, "
             f"{count}l, {height}l, {width}l, {n}l, {image}, {windows}, (f32*){step.packed.name}, {at(step.bias)}, "
@@ -253,7 +258,7 @@ class Assembler:
         plain = (type(along) is int and along == 1) or (type(columns) is int and columns == 1)
         leading = down if plain else along
         offset = f" + {text_in_cpp(matrix.offset)}" if not (type(matrix.offset) is int and matrix.offset == 0) else ""
-        return f"{self.host.placed(matrix.buffer).name}{offset}, {text_in_cpp(leading)}, {'false' if plain else 'true'}"
+        return f"{self.address(matrix.buffer)}{offset}, {text_in_cpp(leading)}, {'false' if plain else 'true'}"
 
 
 class _CtypesHost(HostPrinter):

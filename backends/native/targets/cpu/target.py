@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
@@ -17,7 +18,10 @@ from ...ir.program import Program
 from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host
+from ...schedule.kernel import Kernel
 from ...schedule.schedule import Schedule
+from ...schedule.stages import LoopNest
+from ...schedule.unroll import unrolled
 from ..target import Module, Target, Text
 from . import build, computed, module, selection
 
@@ -26,6 +30,8 @@ SMALLEST_ATTENTION = 32768
 
 MOST_TAPS = 25
 """Windows of more elements are left to the library."""
+_MOST_TERMS, _MOST_THIN, _MOST_FACTORS, _LEAST_THIN = 16, 8, 64, 16
+"""What is added up for an element of a thin product, its columns, what is multiplied for a row of it, and its rows."""
 FEW_CHANNELS = 16
 """The library is slow with images of so few channels, as they are read from files, unless these are last."""
 
@@ -51,6 +57,16 @@ class Cpu(Target):
 
     def computes_operand(self, left: Value, right: Value) -> bool:
         return computed.is_computed(left, right)
+
+    def is_thin(self, left: Value, right: Value) -> bool:
+        """Whether a library would take longer to begin than to compute: rows of a few elements times a few columns."""
+        known = [s for s in (*left.sizes, right.sizes[-1]) if type(s) is int]
+        if left.dtype not in (torch.float32, torch.float64) or len(known) <= len(left.sizes):
+            return False
+        *batch, m, k, n = known
+        few, many = min(m, n), math.prod((*batch, max(m, n)))
+        most = _MOST_FACTORS if n <= m else _LEAST_THIN  # rows that lie apart are each read again
+        return k <= _MOST_TERMS and few <= _MOST_THIN and k * few <= most and many >= _LEAST_THIN
 
     def padded_strides(self, matrix: Value) -> tuple[Index, ...] | None:
         """Rows begin in cache lines of their own, and not all in the same set of the cache."""
@@ -112,6 +128,9 @@ class Cpu(Target):
         return True
 
     # --- from a program to a module -------------------------------------------------------------------------------
+
+    def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:
+        return super().plan_loops(unrolled(kernel, needed), needed)
 
     def select(self, program: Program, options: NativeOptions) -> None:
         selection.select(program, own_convolutions=options.matmul != "library")

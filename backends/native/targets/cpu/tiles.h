@@ -95,12 +95,15 @@ template <int BLOCK, class F> INLINE void squares(i64 from, i64 to, i64 extent, 
 }
 
 // Lanes of a where `from` is less than LANES, and of b, so many lanes later; where it is negative, lanes of a stay in place.
-template <class V> INLINE V picked(V a, V b, i32v from) {
-  i32v at = from < 0 ? count() : from;
+template <class I, class V> INLINE V picked(V a, V b, I from) {
+  constexpr int N = sizeof(I) / sizeof(from[0]);
+  I own;
+  for (int i = 0; i < N; i++) own[i] = i;
+  I at = from < 0 ? own : from;
 #ifdef __clang__
   V r;
 #pragma clang loop unroll(full)
-  for (int i = 0; i < LANES; i++) r[i] = at[i] < LANES ? a[at[i]] : b[at[i] - LANES];
+  for (int i = 0; i < N; i++) r[i] = at[i] < N ? a[at[i]] : b[at[i] - N];
   return r;
 #else
   return __builtin_shuffle(a, b, at);
@@ -119,6 +122,13 @@ template <class V> INLINE void turn_back(V& v, int n) {
   auto all = carried(v);
   i32v at = n - 1 - count();
   bring(picked(all, all, at < 0 ? i32v{} : at), v);
+}
+// Lane l = p[-l], where the condition holds.
+template <class T, class M> INLINE auto load_some_back(mask c, const T* p, M m) {
+  turn_back(c, m.n);
+  auto v = load_some(c, p - (m.n - 1), m);
+  turn_back(v, m.n);
+  return v;
 }
 // Every STEP-th element; a negative STEP goes back from the first one.
 template <int STEP, class T> INLINE auto in_steps(const T* p, All m) {
@@ -148,32 +158,103 @@ template <int STEP, class T> INLINE auto in_steps(const T* p, Some m) {
     return v;
   } else return strided(p, STEP, m);
 }
+// What of N vectors the one numbered j holds, where m.n rows of N elements lie one after the other.
+template <int N> INLINE All piece(All, int) { return All(); }
+template <int N> INLINE Some piece(Some m, int j) {
+  int rest = m.n * N - j * LANES;
+  return Some{rest < 0 ? 0 : rest > LANES ? LANES : rest};
+}
+template <class I> INLINE I numbers() {
+  I l;
+  for (int i = 0; i < (int)(sizeof(I) / sizeof(l[0])); i++) l[i] = i;
+  return l;
+}
+// Rows of N elements in N registers become one register for each element, and the other way round.  An even number of
+// elements is two halves, of every other element each; the registers of an odd number are picked one after the other.
+template <int N, class I, class V> INLINE void deal(const V* from, V* to) {
+  const I count = numbers<I>();
+  if constexpr (N == 1) to[0] = from[0];
+  else if constexpr (N % 2 == 0) {
+    V even[N / 2], odd[N / 2], first[N / 2], second[N / 2];
+#pragma GCC unroll 8
+    for (int j = 0; j < N / 2; j++) {
+      even[j] = picked(from[2 * j], from[2 * j + 1], count * 2);
+      odd[j] = picked(from[2 * j], from[2 * j + 1], count * 2 + 1);
+    }
+    deal<N / 2, I>(even, first), deal<N / 2, I>(odd, second);
+#pragma GCC unroll 8
+    for (int j = 0; j < N / 2; j++) to[2 * j] = first[j], to[2 * j + 1] = second[j];
+  } else {
+    constexpr int W = sizeof(I) / sizeof(count[0]);
+#pragma GCC unroll 15
+    for (int k = 0; k < N; k++) {
+      I at = count * N + k;
+      V all = from[0];
+#pragma GCC unroll 15
+      for (int j = 1; j < N; j++) {
+        I rest = j == 1 ? (at < W ? at : I{} - 1) : I{} - 1;
+        all = picked(all, from[j], (at >= j * W) & (at < (j + 1) * W) ? at - (j - 1) * W : rest);
+      }
+      to[k] = all;
+    }
+  }
+}
+template <int N, class I, class V> INLINE void gathered(const V* from, V* to) {
+  const I count = numbers<I>();
+  constexpr int W = sizeof(I) / sizeof(count[0]);
+  if constexpr (N == 1) to[0] = from[0];
+  else if constexpr (N % 2 == 0) {
+    V even[N / 2], odd[N / 2], first[N / 2], second[N / 2];
+#pragma GCC unroll 8
+    for (int j = 0; j < N / 2; j++) first[j] = from[2 * j], second[j] = from[2 * j + 1];
+    gathered<N / 2, I>(first, even), gathered<N / 2, I>(second, odd);
+#pragma GCC unroll 8
+    for (int j = 0; j < N / 2; j++) {
+      I at = count / 2 + count % 2 * W;
+      to[2 * j] = picked(even[j], odd[j], at), to[2 * j + 1] = picked(even[j], odd[j], at + W / 2);
+    }
+  } else {
+#pragma GCC unroll 15
+    for (int j = 0; j < N; j++) {
+      I at = count + j * W, lane = at / N, source = at % N;
+      V all = from[0];
+#pragma GCC unroll 15
+      for (int k = 1; k < N; k++) {
+        I rest = k == 1 ? (source == 0 ? lane : I{} - 1) : I{} - 1;
+        all = picked(all, from[k], source == k ? lane + W : rest);
+      }
+      to[j] = all;
+    }
+  }
+}
+template <int N> INLINE void deal_all(const f32v* from, f32v* to) { deal<N, i32v>(from, to); }
+template <int N> INLINE void gather_all(const f32v* from, f32v* to) { gathered<N, i32v>(from, to); }
+// Elements of 64 bits are two registers a vector.
+template <int N, class T, class H> INLINE void deal_all(const halves<T, H>* from, halves<T, H>* to) {
+  H given[2 * N], low[N], high[N];
+#pragma GCC unroll 16
+  for (int j = 0; j < N; j++) given[2 * j] = from[j].low, given[2 * j + 1] = from[j].high;
+  deal<N, i64h>(given, low), deal<N, i64h>(given + N, high);
+#pragma GCC unroll 16
+  for (int k = 0; k < N; k++) to[k].low = low[k], to[k].high = high[k];
+}
+template <int N, class T, class H> INLINE void gather_all(const halves<T, H>* from, halves<T, H>* to) {
+  H made[2 * N], low[N], high[N];
+#pragma GCC unroll 16
+  for (int k = 0; k < N; k++) low[k] = from[k].low, high[k] = from[k].high;
+  gathered<N, i64h>(low, made), gathered<N, i64h>(high, made + N);
+#pragma GCC unroll 16
+  for (int j = 0; j < N; j++) to[j].low = made[2 * j], to[j].high = made[2 * j + 1];
+}
 // s[k], lane l = p[l * N + k], and the other way round.
 template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* p, M m) {
-  if (m.n == LANES) {
-    decltype(carried(V())) part[N];
-#pragma GCC unroll 4
-    for (int j = 0; j < N; j++) part[j] = carried(load(p + j * LANES, All()));
-#pragma GCC unroll 4
-    for (int k = 0; k < N; k++) {
-      i32v at = count<i32v>() * N + k;
-      auto all = part[0];
-#pragma GCC unroll 4
-      for (int j = 1; j < N; j++) {
-        i32v rest = j == 1 ? (at < LANES ? at : i32v{} - 1) : i32v{} - 1;
-        all = picked(all, part[j], (at >= j * LANES) & (at < (j + 1) * LANES) ? at - (j - 1) * LANES : rest);
-      }
-      bring(all, s[k]);
-    }
-  } else for (int k = 0; k < N; k++) s[k] = strided(p + k, N, m);
+  decltype(carried(V())) part[N], dealt[N];
+#pragma GCC unroll 16
+  for (int j = 0; j < N; j++) part[j] = carried(load(p + j * LANES, piece<N>(m, j)));
+  deal_all<N>(part, dealt);
+#pragma GCC unroll 16
+  for (int k = 0; k < N; k++) bring(dealt[k], s[k]);
 }
-// lane l = p[l * N + WHICH], of elements that are all there.
-template <int N, int WHICH, class T> INLINE auto one_of(const T* p, All m) {
-  decltype(zero<T>()) s[N];
-  load_few<N>(s, p, m);
-  return s[WHICH];
-}
-template <int N, int WHICH, class T> INLINE auto one_of(const T* p, Some m) { return strided(p + WHICH, N, m); }
 // s[k], lane l = p[-l * N + k].
 template <int N, class V, class T, class M> INLINE void load_few_back(V* s, const T* p, M m) {
   load_few<N>(s, p - (m.n - 1) * N, m);
@@ -181,21 +262,16 @@ template <int N, class V, class T, class M> INLINE void load_few_back(V* s, cons
   for (int k = 0; k < N; k++) turn_back(s[k], m.n);
 }
 template <int N, class V, class T, class M> INLINE void store_few(T* p, const V* s, M m) {
-  if (m.n == LANES) {
-#pragma GCC unroll 4
-    for (int j = 0; j < N; j++) {
-      i32v at = count<i32v>() + j * LANES, lane = at / N, source = at % N;
-      auto all = carried(s[0]);
-#pragma GCC unroll 4
-      for (int k = 1; k < N; k++) {
-        i32v rest = k == 1 ? (source == 0 ? lane : i32v{} - 1) : i32v{} - 1;
-        all = picked(all, carried(s[k]), source == k ? lane + LANES : rest);
-      }
-      V v;
-      bring(all, v);
-      store(p + j * LANES, v, All());
-    }
-  } else for (int l = 0; l < m.n; l++) for (int k = 0; k < N; k++) store(p + l * N + k, s[k][l]);
+  decltype(carried(V())) part[N], made[N];
+#pragma GCC unroll 16
+  for (int k = 0; k < N; k++) part[k] = carried(s[k]);
+  gather_all<N>(part, made);
+#pragma GCC unroll 16
+  for (int j = 0; j < N; j++) {
+    V v;
+    bring(made[j], v);
+    store(p + j * LANES, v, piece<N>(m, j));
+  }
 }
 // As sweep, where points may be computed twice: the last vector of a row reaches back into the one before.
 template <class F> INLINE void sweep_over(i64 from, i64 to, F body) {

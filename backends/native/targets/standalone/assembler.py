@@ -58,7 +58,7 @@ class Assembler(CpuAssembler):
             return "{" + ", ".join(text_in_cpp(v) for v in (*(filler,) * missing, *values)) + "}"
 
         def at(ref: TensorRef) -> str:
-            return f"{self.host.placed(ref.buffer).name} + {text_in_cpp(ref.offset)}"
+            return f"{self.address(ref.buffer)} + {text_in_cpp(ref.offset)}"
 
         def strides(values: tuple[Index, ...]) -> str:
             outer, inner = values[:2], values[2:]
@@ -81,7 +81,7 @@ class Assembler(CpuAssembler):
         )
         operands = ", ".join(
             (
-                f"{self.host.placed(step.target).name}, Strides{strides(step.target.strides)}",
+                f"{self.address(step.target)}, Strides{strides(step.target.strides)}",
                 f"{at(step.image)}, Strides{strides(step.image.strides)}",
                 f"{at(step.weight)}, Strides{strides(step.weight.strides)}",
                 bias,

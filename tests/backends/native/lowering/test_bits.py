@@ -44,3 +44,39 @@ def test_exponents_of_floats() -> None:
     x = torch.tensor([1.5, -2.0, 0.0, -0.0, float("inf"), 1e-40, 3e38, 7.0])
     compiled = torchmux.compile(lambda x: ((x.view(torch.int32) >> 23) & 255) - 127, backend="native", strict=True)
     assert compiled(x).tolist() == [0, 1, -127, -127, 128, -127, 127, 2]
+
+
+def test_inputs_are_read_as_they_lie_in_memory() -> None:
+    def words(b: Tensor, h: Tensor) -> list[Tensor]:
+        return [
+            b.view(torch.int32) ^ 5,
+            b[:, 8:24].view(torch.int64) + 1,
+            h.view(torch.int16) >> 10,
+            h[1:].view(torch.uint8),
+        ]
+
+    b, h = torch.randint(0, 256, (6, 40), dtype=torch.uint8), torch.randn(5, 9).half()
+    compiled = torchmux.compile(words, backend="native", strict=True)
+    for got, expected in zip(compiled(b, h), words(b, h), strict=True):
+        assert got.dtype is expected.dtype
+        assert torch.equal(got, expected)
+    cpp = torchmux.report(compiled).graphs[0].report.output_code[0]
+    assert "(i32*)in" in cpp
+    assert "<<" not in cpp
+
+
+def test_inputs_seen_otherwise_that_are_written_or_given_to_torch() -> None:
+    def written(x: Tensor) -> Tensor:
+        bits = x.view(torch.int32) + 1
+        x.mul_(2)
+        return bits ^ x.view(torch.int32)
+
+    def sorted_bits(x: Tensor) -> list[Tensor]:
+        return [*x[2:].view(torch.int32).sort(), x.view(torch.int16).clone()]
+
+    x = torch.randn(8, 6)
+    given, expected = x.clone(), x.clone()
+    assert torch.equal(torchmux.compile(written, backend="native")(given), written(expected))
+    assert torch.equal(given, expected)
+    for got, right in zip(torchmux.compile(sorted_bits, backend="native")(x), sorted_bits(x), strict=True):
+        assert torch.equal(got, right)
