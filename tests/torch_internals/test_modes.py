@@ -55,6 +55,16 @@ def test_device_constructors() -> None:
     assert torch.add not in ti.device_constructors()
 
 
+@checks("without_onednn")
+def test_onednn_is_off_and_nothing_else_changes() -> None:
+    before = torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic, torch.backends.mkldnn.allow_tf32
+    with ti.without_onednn():
+        assert not torch.backends.mkldnn.enabled
+        assert torch.backends.mkldnn.allow_tf32 is before[2]
+    found = torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic, torch.backends.mkldnn.allow_tf32
+    assert found == before
+
+
 @checks("below_autograd", "disable_autocast", "is_any_autocast_enabled")
 def test_autograd_switches() -> None:
     x = torch.ones(2, requires_grad=True)
