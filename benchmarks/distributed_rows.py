@@ -16,21 +16,21 @@ HOWS = ("shared", "apart", "alone")
 
 def rows_wanted(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows that are asked for and not in the file yet.  A row that failed is run again."""
-    done = {name_of(row) for row in read(options.out) if "failed" not in row}
+    done = {_name(row) for row in _read(options.out) if "failed" not in row}
     found = []
     for kind, model, way, name in itertools.product(options.kinds, options.models, options.ways, options.compilers):
         row = {"kind": kind, "model": model, "way": way, "compiler": name, "size": options.size,
                "dtype": options.dtype, "steps": options.steps, "rounds": options.rounds}  # fmt: skip
-        if name_of(row) not in done and (kind, name) != ("cold", "eager"):
+        if _name(row) not in done and (kind, name) != ("cold", "eager"):
             found.append(row)
     return found
 
 
-def name_of(row: dict[str, Any]) -> tuple[Any, ...]:
+def _name(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[key] for key in ("kind", "model", "way", "compiler", "size", "dtype"))
 
 
-def read(file: str) -> list[dict[str, Any]]:
+def _read(file: str) -> list[dict[str, Any]]:
     """The rows of a file; a last line that was cut off is none."""
     found = []
     with contextlib.suppress(FileNotFoundError):
@@ -43,7 +43,7 @@ def read(file: str) -> list[dict[str, Any]]:
 def _beside_peer(rows: dict[tuple[Any, ...], dict[str, Any]], name: tuple[Any, ...]) -> str:
     """How many times as long the peer takes: the median over the rounds in which both had a turn."""
     row, peer = rows[name], rows.get((*name[:3], PEER, *name[4:]), {})
-    if PEER not in row.get("together", ()) or "rounds_ms" not in peer:
+    if not row.get("together") or row["together"] != peer.get("together"):
         return ""
     pairs = zip(row["rounds_ms"], peer["rounds_ms"], strict=True)
     return f"{statistics.median(theirs / ours for ours, theirs in pairs):.2f}"
@@ -51,7 +51,7 @@ def _beside_peer(rows: dict[tuple[Any, ...], dict[str, Any]], name: tuple[Any, .
 
 def table(file: str) -> str:
     """The rows as Markdown; the last of each name counts."""
-    rows = {name_of(row): row for row in read(file)}
+    rows = {_name(row): row for row in _read(file)}
     titles = ["model", "way", "compiler", "ms a step", f"{PEER} takes", "busy, ms", "host, ms", "MiB", "hidden", "sent",
               "losses from eager's", "first step, s"]  # fmt: skip
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]

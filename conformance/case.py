@@ -169,8 +169,8 @@ class Case:
     that their errors are independent.  What ``cancels`` on the way, where inputs do not
     show it, is held to the unit of the largest element.  ``signs``: the signs of zeros count; ``subnormals``: so do
     subnormal numbers.  ``terms``: float32 and float64 sums of so many numbers may be added one after another, with
-    errors that grow with the square root.  ``around``: so large are numbers that cancel on the way for
-    all inputs.  ``computes`` says whether there is anything to capture.  ``precision`` is
+    errors that grow with the square root.  Numbers as large as ``around`` cancel on the way, for all inputs, and one
+    unit of them is allowed.  ``computes`` says whether there is anything to capture.  ``precision`` is
     the dtype of its computations if its inputs have another.  ``processes`` is how many processes run it one after
     another, each of which then ends; 0 if it shares one with others.  ``source`` returns the case, or one of its
     samples, as Python text: the imports and a function ``case(trial)``.  Without it, a script requests the case from
