@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from .refused_dtypes import refuse
+
 _aten = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
 
@@ -34,12 +36,18 @@ def correct(mode: Any) -> Any:
 
 def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
     mode: Any = reference()
-    if func in _OUTSIDE:
-        # Called without the mode, their operators make torch import all of its distributed tensors.
-        with mode:
+    refuses, mode.refuses_dtypes = getattr(mode, "refuses_dtypes", False), False  # not within the operator
+    try:
+        if func in _OUTSIDE:
+            # Called without the mode, their operators make torch import all of its distributed tensors.
+            with mode:
+                result = type(mode).dispatch(mode, func, types, args, kwargs or {})
+        else:
             result = type(mode).dispatch(mode, func, types, args, kwargs or {})
-    else:
-        result = type(mode).dispatch(mode, func, types, args, kwargs or {})
+    finally:
+        mode.refuses_dtypes = refuses
+    if refuses:
+        refuse(func, args, kwargs or {})
     rule = RULES.get(func)
     if rule is not None:
         result = _with_dtypes(mode, result, rule(args))
