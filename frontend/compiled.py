@@ -66,11 +66,12 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
             record.note_calls(_frame_of(fn), FORCED)
             return _eager(fn, args, kwargs)
         session = chosen
-    outer, previous, bucket = this_thread.owner, None, -1
+    doing = this_thread.doing
+    outer, previous, bucket = doing.owner, None, -1
     try:  # an interrupt may arrive after each of these calls
         if outer is None:
             _calls_made[0] += 1
-        this_thread.owner = record
+        doing.owner = record
         record.calls[0] += 1
         bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
@@ -82,7 +83,7 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
     finally:
         set_eval_frame(previous)
         set_bucket(bucket)
-        this_thread.owner = outer
+        doing.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
 
@@ -150,11 +151,12 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             except BaseException as error:
                 tidy(error)
                 raise
-        outer, previous, bucket = this_thread.owner, None, -1
+        doing = this_thread.doing
+        outer, previous, bucket = doing.owner, None, -1
         try:  # as in call()
             if outer is None:
                 calls_made[0] += 1
-            this_thread.owner = record
+            doing.owner = record
             calls[0] += 1
             bucket = set_bucket(number)
             previous = set_eval_frame(callback)
@@ -166,7 +168,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
         finally:
             set_eval_frame(previous)
             set_bucket(bucket)
-            this_thread.owner = outer
+            doing.owner = outer
             if record.must_raise is not None:
                 _raise_pending(record)
 
