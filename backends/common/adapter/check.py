@@ -266,6 +266,7 @@ class _Alone:
         return found
 
     def _try_together(self, some: Sequence[_Trial]) -> None:
+        """Find those that are right; if there is no code of all of them, of one half and then of the other."""
         if len(some) < 2 or sum(each.size for each in some) > LARGEST_TOGETHER:
             return
         try:
@@ -273,6 +274,9 @@ class _Alone:
             got = iter(run(*(value for each in some for value in each.inputs)))
         except Exception as error:
             raise_mistake(error)
+            middle = len(some) // 2
+            self._try_together(some[:middle])
+            self._try_together(some[middle:])
             return
         for each in some:
             each.right = each.is_right([next(got) for _ in each.wanted])

@@ -30,7 +30,10 @@ def alone(*nodes: Node) -> GraphModule:
     of it that is used.
     """
     graph = Graph()
-    copied = [{value: graph.placeholder(value.name) for value in node.all_input_nodes} for node in nodes]
+    copied = [
+        {value: graph.placeholder(f"{value.name}_of_{at}" if at else value.name) for value in node.all_input_nodes}
+        for at, node in enumerate(nodes)  # several may read one
+    ]
     results = []
     for node, inputs in zip(nodes, copied, strict=True):
         for value, placeholder in inputs.items():
