@@ -18,7 +18,7 @@ BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
 PARTS = len(BACKENDS)
 """A backend's quick level in so many tests, for workers to share.
 
-The default run has two parts of each backend, so that two backends run each case, one of which generates code;
+The default run has two parts of each backend, so that two backends run each case, one of them with kernels of its own;
 ``-m slow`` has the others, and ``python -m torchmux conformance NAME`` all of one backend.
 """
 
