@@ -21,9 +21,9 @@ from ..ir.layout import image_layout
 from ..ir.operations import Unsupported
 from ..ir.program import Extent, Program, TensorRef
 from ..ir.values import Place, Value
+from ..rewrites.decisive import decisive
 from ..rewrites.freezing import is_frozen
 from . import Context, calls, complex_numbers, table
-from .decisive import decisive
 from .pointwise import converted
 from .registry import COMPLEX, KEEP_COST, SUPPORTED, as_stored
 from .writes import Writes, is_write, values_in
