@@ -247,6 +247,9 @@ def profile(program: Program, clock: Callable[[], float]) -> Iterator[str]:
 
 def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_fields  # noqa: F401  (these fill the table)
+    import micro_forum  # noqa: F401
+    import micro_forum_larger  # noqa: F401
+    import micro_forum_steps  # noqa: F401
     import micro_models  # noqa: F401
     import micro_operators  # noqa: F401
     import micro_others  # noqa: F401

@@ -14,7 +14,7 @@ import torch
 
 from torchmux import program_calls, torch_internals as ti
 
-from .callee import with_frame
+from .callee import ask_again, with_frame
 from .capture.tracebacks import tidy
 from .hook.calls import FORCED, Frame, frame_of
 from .hook.session import Record, Session
@@ -72,7 +72,9 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         if outer is None:
             _calls_made[0] += 1
         doing.owner = record
-        record.calls[0] += 1
+        record.calls[0] = count = record.calls[0] + 1
+        if count & (count - 1) == 0:  # seldom, as that takes longer than the rest
+            ask_again(fn)
         bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
         return fn(*args, **kwargs)
@@ -157,7 +159,9 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             if outer is None:
                 calls_made[0] += 1
             doing.owner = record
-            calls[0] += 1
+            calls[0] = count = calls[0] + 1
+            if count & (count - 1) == 0:
+                ask_again(called)
             bucket = set_bucket(number)
             previous = set_eval_frame(callback)
             return called(*args, **kwargs)

@@ -89,6 +89,11 @@ def is_library(filename: str) -> bool:
     return False
 
 
+def is_own(filename: str) -> bool:
+    """Whether it is a file of torchmux that is no program."""
+    return filename.startswith(_OWN) and not filename.startswith(_PROGRAMS)
+
+
 def is_generated(code: types.CodeType, namespace: Mapping[str, Any]) -> bool:
     """Whether a library has generated this code, such as the ``__init__`` of its dataclasses."""
     if code.co_filename != _GENERATED:
@@ -132,5 +137,4 @@ def is_root() -> bool:
         caller = caller.f_back
     if caller is None:
         return True
-    file = caller.f_code.co_filename
-    return file.startswith(_OWN) and not file.startswith(_PROGRAMS)
+    return is_own(caller.f_code.co_filename)

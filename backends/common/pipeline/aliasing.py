@@ -7,7 +7,7 @@ argument.  Every value therefore has one root: the placeholder, constant or comp
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -160,3 +160,64 @@ def sharing(values: Sequence[Any]) -> tuple[int, ...]:
     first: dict[StorageWeakRef, int] = {}
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     return tuple(first.setdefault(StorageWeakRef(t.untyped_storage()), i) for i, t in enumerate(tensors))
+
+
+# --- results of a graph that show an input to which it writes, as in ``return cache[:, :length]`` --------------------
+
+# Functionalization would compute such a result anew, apart from the input.  It is therefore left out while a graph is
+# made functional, and shown again at the end, when the input has its new contents.
+
+Views = Mapping[int, tuple[int, list[Node]]]
+"""Of some results, by their position: the position of the input, and the views that lead from it to the result."""
+
+
+def returned_inputs(traced: Graph) -> Views:
+    """The results that show an input through views whose arguments are constants; ``traced`` may write in place."""
+    placeholders = {node: at for at, node in enumerate(traced.find_nodes(op="placeholder"))}
+    found: dict[int, tuple[int, list[Node]]] = {}
+    for at, result in enumerate(traced.output_node().args[0]):
+        views: list[Node] = []
+        node = result if isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor) else None
+        while node is not None and node not in placeholders:
+            base = viewed(node)
+            if base is not None:
+                views.insert(0, node)
+            node = _changed(node) if base is None else base if node.all_input_nodes == [base] else None
+        if node is not None:
+            found[at] = placeholders[node], views
+    return found
+
+
+def _changed(node: Node) -> Node | None:
+    """The tensor that an in-place operator changes and returns."""
+    if not writes(node):
+        return None
+    schema = internals.operator_schema(node.target)
+    first, returned = schema.arguments[0].alias_info, [r.alias_info for r in schema.returns]
+    if first is None or len(returned) != 1 or returned[0] is None or returned[0].before_set != first.before_set:
+        return None
+    return node.args[0]
+
+
+def return_inputs(functional: Graph, shown: Views) -> None:
+    """Return these results as well, from the inputs of a functional graph, at the end of it."""
+    placeholders, output = functional.find_nodes(op="placeholder"), functional.output_node()
+    computed = iter(output.args[0])
+    results = []
+    for at in range(len(output.args[0]) + len(shown)):
+        if at not in shown:
+            results.append(next(computed))
+            continue
+        position, views = shown[at]
+        last = placeholders[position]
+        with functional.inserting_before(output):
+            for view in views:
+                base = last
+                last = functional.node_copy(view, lambda _, base=base: base)
+                last.meta = {**view.meta, "val": view.target(*_with(view.args, base), **_with(view.kwargs, base))}
+        results.append(last)
+    output.args = (tuple(results),)
+
+
+def _with(arguments: Any, base: Node) -> Any:
+    return torch.fx.map_arg(arguments, lambda _: base.meta["val"])

@@ -102,14 +102,21 @@ def trace_inference(
         raise StaysInTorch(overlap.REASON)
     if [_geometry(f) for f in inputs] != shapes:
         raise NeedsAutograd("an input's sizes, strides or storage are changed in place")
-    if _any_alias(inputs, results):
+    shown = aliasing.returned_inputs(traced.graph)
+    if _any_alias(inputs, [result for at, result in enumerate(results) if at not in shown]):
         raise NeedsAutograd("the graph changes tensors in place and its outputs share memory")
 
     with tracing(mode), kept_whole(whole):
         inputs = [_alias(f) for f in fakes]
         again = _KeepingWhole(traced, whole)
-        functional = torch.func.functionalize(lambda *args: again.run(*args), remove="mutations")
+
+        def computed(*args: Any) -> Any:
+            return tuple(result for at, result in enumerate(again.run(*args)) if at not in shown)
+
+        functional = torch.func.functionalize(computed, remove="mutations")
         rewritten = make_fx(functional, decomposition_table=table)(*inputs)
+        aliasing.return_inputs(rewritten.graph, shown)
+        rewritten.recompile()
     drop_dead_code(rewritten.graph)
     written = [n for n in rewritten.graph.nodes if aliasing.writes(n)]
     if not all(n.target is torch.ops.aten.copy_.default and n.args[0].op == "placeholder" for n in written):

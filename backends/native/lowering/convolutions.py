@@ -16,6 +16,7 @@ from ..ir.values import Value
 from ..rewrites.convolution_operator import CONVOLUTION
 from .calls import buffers_for, prepared
 from .joining import framed
+from .pointwise import converted
 from .registry import Context, aten, lowers
 
 _OP = aten.convolution.default
@@ -86,15 +87,16 @@ def _filtered(
     sizes = tuple(s + 2 * p for s, p in zip(x.sizes, [0, 0, *padding], strict=True))
     last = image_layout(x) is not None
     strides = channels_last(sizes) if last else index.contiguous_strides(sizes)
+    wide = compute_type(ctx.dtype)
     if any(padding):
         program.realize(x)
+        x = converted(x, wide)  # once, and not for each window
         x = framed(program, x, [0, 0, *padding], [0, 0, *padding], 0.0, strides)
     else:
         ctx.keep(x)
     # Neighbours in a vector are channels if images are in channels last, and then want neighbouring weights.
     weight = program.copy(weight, channels_last(weight.sizes)) if last else weight
     ctx.keep(weight)
-    wide = compute_type(ctx.dtype)
 
     def element(at: Any) -> Node:
         n, channel, *place = at

@@ -21,10 +21,11 @@ from ..ir.layout import image_layout
 from ..ir.operations import Unsupported
 from ..ir.program import Extent, Program, TensorRef
 from ..ir.values import Place, Value
+from ..rewrites.decisive import decisive
 from ..rewrites.freezing import is_frozen
 from . import Context, calls, complex_numbers, table
 from .pointwise import converted
-from .registry import COMPLEX, KEEP_COST, SUPPORTED
+from .registry import COMPLEX, KEEP_COST, SUPPORTED, as_stored
 from .writes import Writes, is_write, values_in
 
 OPAQUE = (torch.uint64,)
@@ -100,6 +101,7 @@ class _Lowering:
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}
         self.writes = Writes(gm.graph, program, self.env)
+        self.decisive = decisive(gm.graph)
         self.chain: dict[Node, int] = {}  # how many operators lead to a node since memory was read
 
     def run(self) -> Program:
@@ -262,6 +264,8 @@ class _Lowering:
             return calls.call(ctx, node.target, args, kwargs)
         before = len(self.program.items)
         result = found(ctx, *args, **kwargs)
+        if node in self.decisive and isinstance(result, Value) and result.place is None:
+            result = as_stored(result)
         if isinstance(result, Value) and result.rank != node.meta["val"].dim():  # an odd list of dimensions
             raise Unsupported(f"a result of {result.rank} dimensions where torch has {node.meta['val'].dim()}")
         for value in values_in(result):

@@ -157,6 +157,13 @@ def _refuse_bools(*operands: Any) -> None:
         raise Unsupported("subtraction of bools, which torch refuses")
 
 
+def _number(ctx: Context, given: Any, dtype: torch.dtype) -> Any:
+    """A number beside a tensor of half precision in that precision, as sums and comparisons take it on a CPU."""
+    if isinstance(given, float) and dtype in (torch.bfloat16, torch.float16) and ctx.val.device.type == "cpu":
+        return torch.tensor(given, dtype=dtype).item()
+    return given
+
+
 def _add(op: str) -> Callable[..., Value]:
     def lower(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
         if op == "sub":
@@ -167,7 +174,7 @@ def _add(op: str) -> Callable[..., Value]:
                 return binary("or", x, y)
             return binary(op, x, y if alpha == 1 else binary("mul", _like(y, alpha), y))
 
-        return elementwise(ctx, element, a, b)
+        return elementwise(ctx, element, a, _number(ctx, b, ctx.dtype))
 
     return lower
 
@@ -179,7 +186,9 @@ lowers(*_both("sub", "Tensor Scalar"))(_add("sub"))
 @lowers(*_both("rsub", "Tensor Scalar"))
 def _rsub(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
     _refuse_bools(a, b)
-    return elementwise(ctx, lambda x, y: binary("sub", y, binary("mul", _like(x, alpha), x)), a, b)
+    return elementwise(
+        ctx, lambda x, y: binary("sub", y, binary("mul", _like(x, alpha), x)), a, _number(ctx, b, ctx.dtype)
+    )
 
 
 @lowers(*_both("mul", "Tensor Scalar"))
@@ -398,7 +407,8 @@ def _pow(ctx: Context, a: Any, exponent: Value) -> Value:
 
 def _compare(name: str) -> Callable[..., Value]:
     def lower(ctx: Context, a: Any, b: Any) -> Value:
-        return elementwise(ctx, functools.partial(compare, name), a, b, compute=ctx.promoted())
+        dtype = ctx.promoted()
+        return elementwise(ctx, functools.partial(compare, name), a, _number(ctx, b, dtype), compute=dtype)
 
     return lower
 

@@ -146,6 +146,11 @@ def combine(
     return Value(sizes, out, element)
 
 
+def as_stored(value: Value) -> Value:
+    """A value with the precision that it has in memory."""
+    return Value(value.sizes, value.dtype, lambda at: ops.round_to(value.at(at), value.dtype))
+
+
 def dims_of(dims: Any, rank: int) -> list[int]:
     """Dimensions as a list of numbers from 0; all if none are given.
 

@@ -7,5 +7,7 @@
 * ``freezing`` computes ahead what depends on constants alone, and makes additions and a relu part of the convolution
   before them: ``convolution_operator``.
 
+``decisive`` changes nothing: it tells the lowering which values of half precision have to be rounded as in eager.
+
 Which of these are worth it is a question to the target; the rewrites know none.
 """

@@ -265,3 +265,33 @@ def test_optimizers(name: str, foreach: bool) -> None:
             step()
         outcomes.append([p.detach() for p in parameters])
     torch.testing.assert_close(*outcomes)
+
+
+SHOWN: dict[str, Program] = {
+    "what copy_ returns": lambda cache, new: cache[:, 2:3].copy_(new),
+    "a part": lambda cache, new: (cache[:, 2:3].copy_(new), cache[:, :3])[1],
+    "transposed": lambda cache, new: (cache[:, 2:3].copy_(new), cache.transpose(1, 2)[0], new + 1)[1:],
+    "a row": lambda cache, new: cache.select(1, 2).mul_(3),
+    "whole": lambda cache, new: (cache.add_(1)[:, 3:5], cache.view(-1), cache),
+    "of another input": lambda cache, new: (cache.mul_(2), new.squeeze(1))[1],
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_views_of_what_is_written(name: str) -> None:
+    """They are no copies of it, and only what is written is stored."""
+    program = SHOWN[name]
+    cache, new = torch.randn(2, 6, 3), torch.randn(2, 1, 3)
+    assert stores(check(program, cache, new)) <= (name == "transposed")
+    compiled = torchmux.compile(program, backend="native", strict=True)
+    with torch.no_grad():
+        results = compiled(cache, new)
+        for result in results if isinstance(results, tuple) else (results,):
+            if result.untyped_storage().data_ptr() != cache.untyped_storage().data_ptr():
+                continue
+            result.fill_(7.0)
+            assert int((cache == 7.0).sum()) == result.numel()
+            cache.zero_()
+    shares = [program(cache, new), compiled(cache, new)]
+    first, second = ([r._base is cache for r in (s if isinstance(s, tuple) else (s,))] for s in shares)
+    assert first == second

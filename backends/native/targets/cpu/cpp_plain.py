@@ -18,7 +18,7 @@ from ...schedule.tiles import wrapped
 from .cpp import PARALLEL_WORK, Accumulator, KernelPrinter, stored
 from .cpp_scopes import NAMES, Writer, register_type
 
-_OTHER_WIDTH = frozenset((torch.int8, torch.uint8, torch.int16, torch.int64, torch.bool, torch.bfloat16))
+_OTHER_WIDTH = frozenset((torch.int8, torch.uint8, torch.int16, torch.int64, torch.bool))
 _ARITHMETIC = frozenset(
     (
         *("const", "index", "load", "result", "cast", "add", "sub", "mul", "div", "and", "or", "xor", "not", "neg"),
@@ -55,7 +55,9 @@ def is_plain(nest: LoopNest) -> bool:
             elif step.buffer.dtype is torch.float16:
                 return False
             else:
+                # Rounding has an instruction, which compilers do not choose.
                 worth |= step.buffer.dtype in _OTHER_WIDTH
+                worth |= _is_exact(stored(step)) and _has_bfloat16(step)
             for node in operators_in(step.value if isinstance(step, Fold) else stored(step)):
                 if not _is_simple(node, nest.vector):
                     return False
@@ -87,6 +89,11 @@ def _is_simple(node: Node, vector: Var) -> bool:
     if node.op == "cast" and node.dtype is torch.float64:
         return False
     return node.op in _ARITHMETIC
+
+
+def _has_bfloat16(store: Store) -> bool:
+    loads = (n.attr[0].dtype for n in operators_in(store.value) if n.op == "load")
+    return torch.bfloat16 in (store.buffer.dtype, *loads)
 
 
 def _is_exact(node: Node) -> bool:

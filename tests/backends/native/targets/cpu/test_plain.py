@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -55,3 +57,17 @@ def test_bfloat16_that_is_chosen_is_not_rounded():
         return x.relu(), torch.where(x > y, -x, y), torch.cat((x, y)).clamp(-1, 1.2), torch.stack((x, y), -1), x + y
 
     held(f, x, y)
+
+
+def test_bfloat16_that_is_computed_is_rounded_by_vectors():
+    """Windows of one channel: the image is converted once, and the sum is rounded by the processor's instruction."""
+    x, w = torch.randn(2, 8, 40, 40).to(torch.bfloat16), torch.randn(8, 1, 3, 3).to(torch.bfloat16)
+
+    def f(x, w):
+        return torch.nn.functional.conv2d(x, w, padding=1, groups=8)
+
+    compiled = torchmux.compile(f, backend="native", strict="own")
+    torch.testing.assert_close(compiled(x, w), f(x, w), rtol=2e-2, atol=2e-2)
+    code = torchmux.report(compiled).graphs[0].report.output_code[0]
+    parameters, body = re.findall(r"static void kernel\d+\(([^)]*)\) \{(.*?)\n\}", code, re.DOTALL)[-1]
+    assert parameters == "bf16* p0, f32* p1, bf16* p2" and "f32v" in body
