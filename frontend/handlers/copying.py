@@ -20,6 +20,7 @@ from ..values.containers.sets import SetValue
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue
+from .builtins_ import hasattr_
 from .table import handles
 
 if TYPE_CHECKING:
@@ -47,11 +48,18 @@ def _is_plain_object(tr: Tracer, value: Value) -> bool:
     """Whether an object's copy is a new object of its class with its attributes."""
     if not isinstance(value, ObjectValue) or issubclass(value.cls, (BaseException, torch.nn.Module)):
         return False
-    custom = value.cls in copyreg.dispatch_table or any(
-        tr.static_lookup(value.cls, name) is not tr.static_lookup(object, name) for name in _PROTOCOL
-    )
+    custom = value.cls in copyreg.dispatch_table
+    for name in _PROTOCOL:
+        found = tr.static_lookup(value.cls, name)
+        tr.guard_lookup(value.cls, name, found)
+        custom = custom or found is not tr.static_lookup(object, name)
     slots = any("__slots__" in vars(c) for c in value.cls.__mro__)
     return not custom and not slots and value.cls.__dictoffset__ != 0 and value.storage(tr) is None
+
+
+def _answers(tr: Tracer, value: Value, name: str) -> bool:
+    """Whether an object has an attribute that its class lacks: its ``__getattr__`` may answer for any."""
+    return hasattr_(tr, value, ConstValue(name)).truth(tr)
 
 
 def _attributes(tr: Tracer, value: ObjectValue) -> list[tuple[str, Value]]:
@@ -71,8 +79,9 @@ def copy_(tr: Tracer, x: Value) -> Value:
             return method.call(tr, [], {})
         if _is_plain_object(tr, x):
             made = ObjectValue(x.cls)
-            made.attrs.update(_attributes(tr, x))
-            return made
+            if not _answers(tr, made, "__setstate__"):
+                made.attrs.update(_attributes(tr, x))
+                return made
     raise _refuse("copy", x)
 
 
@@ -146,6 +155,8 @@ def _dict(tr: Tracer, value: DictValue, memo: dict[Value, Value]) -> Value:
 
 def _object(tr: Tracer, value: ObjectValue, memo: dict[Value, Value]) -> Value:
     made = memo[value] = ObjectValue(value.cls)
+    if _answers(tr, value, "__deepcopy__") or _answers(tr, made, "__setstate__"):
+        raise _refuse("deepcopy", value)
     for name, element in _attributes(tr, value):
         made.attrs[name] = _deep(tr, element, memo)
     return made

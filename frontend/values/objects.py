@@ -508,7 +508,13 @@ class ObjectValue(Value):
         base = attribute_base(self.cls)
         setter, deleter, lines = out.names.const(base.__setattr__), out.names.const(base.__delattr__), []
         for name, value in self.attrs.items():
-            if value is DELETED:
+            if _is_behind_a_descriptor(self.cls, name):  # whose __set__ is not what the program called
+                namespace = f"{out.names.const(base.__getattribute__)}({variable}, '__dict__')"
+                if value is not DELETED:
+                    lines.append(f"{namespace}[{name!r}] = {out.value(value)}")
+                elif self.source is not None:
+                    lines.append(f"del {namespace}[{name!r}]")
+            elif value is DELETED:
                 if self.source is not None:
                     lines.append(f"{deleter}({variable}, {name!r})")
             elif issubclass(self.cls, BaseException):
@@ -518,6 +524,14 @@ class ObjectValue(Value):
                     lines.append(f"{deleter}({variable}, {name!r})")
                 lines.append(f"{setter}({variable}, {name!r}, {out.value(value)})")
         return lines
+
+
+def _is_behind_a_descriptor(cls: type, name: str) -> bool:
+    """Whether a class has a descriptor under this name that takes writes, and the instance's own is in ``__dict__``."""
+    raw = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    return hasattr(type(raw), "__set__") and not isinstance(
+        raw, types.MemberDescriptorType | types.GetSetDescriptorType
+    )
 
 
 _MISSING_PROTOCOL = {
