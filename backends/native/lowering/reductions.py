@@ -249,7 +249,14 @@ def _softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
     powers = Value(a.sizes, apart.dtype, lambda at: unary("exp", apart.at(at)))
     ctx.program.realize(powers)
     total = ctx.program.reduce("sum", powers, dims, apart.dtype, lambda node: node).expand(a.sizes)
-    return Value(a.sizes, ctx.dtype, lambda at: ops.cast(binary("div", powers.at(at), total.at(at)), ctx.dtype))
+
+    def element(at: Any) -> Node:
+        if compute_type(ctx.dtype) is ctx.dtype:
+            return ops.cast(binary("div", powers.at(at), total.at(at)), ctx.dtype)
+        # One division for the row: what this rounds in float32 is far below what half precision rounds.
+        return binary("mul", powers.at(at), binary("div", const(1, apart.dtype), total.at(at)))
+
+    return Value(a.sizes, ctx.dtype, element)
 
 
 @lowers(aten._log_softmax.default)
