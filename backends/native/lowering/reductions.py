@@ -423,7 +423,8 @@ def _extreme_so_far(packet: Any, op: str) -> Any:
             return ops.where(taken, ops.from_index(at[dim]), const(-1, torch.int64))
 
         taken = Value(a.sizes, torch.int64, position)
-        counted = torch.int32 if a.sizes[dim] < 2**31 else torch.int64
+        extent = a.sizes[dim]
+        counted = torch.int32 if type(extent) is int and extent < 2**31 else torch.int64
         return best, _running(ctx.program, taken, dim, "max", counted, ctx.strides(positions))
 
     return lower

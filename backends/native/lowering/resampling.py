@@ -33,7 +33,7 @@ def _steps(extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any],
     return None if any(t is None for t in found) else [t for t in found if t is not None]
 
 
-def _position(at: Any, extent: int, count: int, scale: float | None, middle: bool) -> Any:
+def _position(at: Any, extent: Any, count: Any, scale: float | None, middle: bool) -> Any:
     """Which element is nearest, as torch's kernel computes it in float32."""
     ratio = float(torch.tensor(1 / scale if scale is not None and scale > 0 else extent / count, dtype=torch.float32))
     number = ops.cast(ops.from_index(at), torch.float32)
