@@ -32,6 +32,9 @@ START_S = 60.0
 FOR_OTHER_INPUTS = 0.1
 """The share of the budget in which the referee begins runs on inputs other than those of the call."""
 
+FOR_DRAWING = 0.25
+"""The share of the budget in which the referee measures eager's error again, where a candidate differs from eager."""
+
 
 class Admission:
     """The processes of the candidates for one parcel.
@@ -137,7 +140,7 @@ class Admission:
 
     def _at_once(self) -> int:
         """How many may compile at the same time."""
-        cores = (os.cpu_count() or 1) // max(1, torch.get_num_threads())
+        cores = len(os.sched_getaffinity(0)) // max(1, torch.get_num_threads())
         return max(1, min(cores, free_memory() // max(1, self.memory)))
 
     def _admit(self, candidate: Candidate, number: int) -> None:
@@ -166,8 +169,8 @@ class Admission:
         process.open(time.monotonic() + START_S, parcel=str(self.folder / PARCEL), **more)
         if candidate.backend == EAGER:
             self.referee = process
-            seconds = self.budget * FOR_OTHER_INPUTS
-            self._like = process.ask("reference", time.monotonic() + START_S + self.budget, seconds=seconds)["like"]
+            shares = {"seconds": self.budget * FOR_OTHER_INPUTS, "drawing": self.budget * FOR_DRAWING}
+            self._like = process.ask("reference", time.monotonic() + START_S + self.budget, **shares)["like"]
         answer = process.ask("compile", max(self.ends, time.monotonic() + 1.0))
         row = self.rows[candidate.name]
         row.compile_seconds, row.share = answer["seconds"], answer["share"]
@@ -181,7 +184,7 @@ class Admission:
         runs = trial.names(self._like, keeps=candidate.keeps)
         process.ask("results", until, to=results, names=runs)
         with self._judging:
-            verdict = self.referee.ask("judge", time.monotonic() + START_S, of=results, names=runs)
+            verdict = self.referee.ask("judge", time.monotonic() + START_S + self.budget, of=results, names=runs)
         row = self.rows[candidate.name]
         if verdict["wrong"]:
             row.verdict = "wrong"

@@ -38,8 +38,6 @@ from .sharing import segments
 from .trial import LIKE_THE_CALL, SEED, WORDS, Trials, inputs_of, wide
 
 _MESSAGE = 400
-_DRAWING_S = 15.0
-"""Seconds in which eager's error is measured again, at most, for each kind of inputs."""
 
 
 class Worker:
@@ -56,6 +54,7 @@ class Worker:
         self.run: Callable[..., Any] | None = None
         self.like: list[str] = []
         self._drawn: dict[str, list[tuple[Any, Any]]] = {}  # by inputs: eager's runs on others that are nearly equal
+        self._drawing_s = 0.0
         self.folder = Path(told["folder"])
         self.memory: Memory | None = None
 
@@ -113,12 +112,17 @@ class Worker:
             torch.save(found, f"{to}-{name}")
         return {}
 
-    def reference(self, seconds: float) -> dict[str, Any]:
+    def reference(self, seconds: float, drawing: float) -> dict[str, Any]:
         """Compute what all others are held against: eager, and eager in float64 where that is possible.
 
         The answer names the runs with other inputs that eager can do, and that there is time for.
+
+        Args:
+            seconds: in which runs with other inputs begin.
+            drawing: seconds in which later judgments may measure eager's error again, all together.
         """
         began = time.monotonic()
+        self._drawing_s = drawing
         for name in ("call", *LIKE_THE_CALL):
             if name != "call" and time.monotonic() - began > seconds:
                 break
@@ -157,16 +161,21 @@ class Worker:
         inputs that differ by less than rounding does, before a result is wrong.
         """
         draws: list[tuple[Any, Any]] = [(expected, exact)]
-        wrong = _difference(got, draws)
-        end = time.monotonic() + _DRAWING_S
+        wrong, few = _difference(got, draws), ""
         drawn = self._drawn.setdefault(inputs, [])
         while wrong is not None and wrong.is_of_values and len(draws) < DRAWS:
             if len(draws) > len(drawn):
-                if time.monotonic() > end or not self._draw(inputs, exact is not None):
+                if self._drawing_s <= 0:
+                    few = f"; there was time to measure eager's error {len(draws)} of {DRAWS} times"
+                    break
+                began = time.monotonic()
+                is_drawn = self._draw(inputs, exact is not None)
+                self._drawing_s -= time.monotonic() - began
+                if not is_drawn:
                     break
             draws.append(drawn[len(draws) - 1])
             wrong = _difference(got, draws)
-        return None if wrong is None else (wrong.before, wrong.after)
+        return None if wrong is None else (wrong.before, wrong.after + few)
 
     def _draw(self, inputs: str, with_exact: bool) -> bool:
         """Run eager once more; False if it cannot."""

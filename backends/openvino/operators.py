@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -115,6 +115,17 @@ _TO_A_SHAPE = frozenset((torch.ops.aten.expand_copy.default, torch.ops.aten.repe
 
 def supports(node: Node, fingerprint: str) -> Literal[True] | str:
     """Whether ``node`` can run in OpenVINO and mean the same, or why not."""
+    if reason := _refused_untried(node):
+        return reason
+
+    def others() -> Iterator[Node]:
+        return (each for each in node.graph.nodes if not _refused_untried(each))
+
+    return trial.refusal(node, fingerprint, others) or True
+
+
+def _refused_untried(node: Node) -> str:
+    """Why ``node`` cannot run in OpenVINO, where no trial would show it; or an empty string."""
     op = node.target
     if not support.is_operator(node):
         return support.NOT_AN_OPERATOR
@@ -149,7 +160,7 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "OpenVINO keeps 64-bit integers in 32 bits, and these are not known to fit"
     if integers.unchecked_index(node):
         return "OpenVINO reads beyond the end where an index is out of range, and this one is not known to be in range"
-    return trial.refusal(node, fingerprint) or True
+    return ""
 
 
 def _is_int32(node: Node) -> bool:

@@ -1,16 +1,23 @@
-"""Tries a single operator: converts it, runs it on generated numbers, and compares it with torch.
+"""Tries single operators: converts them, runs them on generated numbers, and compares them with torch.
 
 What an installed frontend does with an operator depends on its arguments and dtypes: rules ignore arguments, integers
 are computed in float, half precision is rounded differently.  No list documents this, but a trial shows it.  Each kind
 of call is tried once, and the artifact cache keeps the answer.
+
+To compile a model takes ten times longer than what one more operator adds to it, so all the operators of a graph that
+were never tried stand in one model, beside each other.  Whatever is not right there is tried alone, which decides.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import openvino
 import torch
 from torch.fx import GraphModule, Node
 
@@ -27,6 +34,9 @@ from .translate import reason_of, to_openvino
 
 # By the key of a kind of call: why it is refused, or an empty string.
 _answers: dict[str, str] = {}
+
+# Kinds of calls that were not right beside others: they are not tried that way again.
+_only_alone: set[str] = set()
 
 _aten = torch.ops.aten
 
@@ -77,22 +87,56 @@ _NUMBERS, _MOST_ROUNDS = 256, 16
 
 _SEED = 20_240_229
 
-_GENERATION = 10
+LARGEST_TOGETHER = 1 << 18
+"""Numbers of an operator that is tried beside others: the memory of all is in use at once."""
+
+MOST_TOGETHER = 64
+"""How many operators one model has."""
+
+_CONFIGURATION = {"INFERENCE_PRECISION_HINT": "f32"}
+
+_GENERATION = 11
 """Part of the name of what is kept; raised when trials get stricter."""
 
 
-def refusal(node: Node, fingerprint: str) -> str:
-    """Why ``node`` cannot run in OpenVINO and mean the same, or an empty string.  Trials run on the CPU."""
-    key = text_key("openvino trial", _GENERATION, fingerprint, _signature(node))
+def refusal(node: Node, fingerprint: str, others: Callable[[], Iterable[Node]] = tuple) -> str:
+    """Why ``node`` cannot run in OpenVINO and mean the same, or an empty string.  Trials run on the CPU.
+
+    ``others`` are nodes that will be asked about as well: they are tried together with ``node``.
+    """
+    key = _key(node, fingerprint)
+    if _known(key) is None:
+        unknown = {k: n for n in (node, *others()) if (k := _key(n, fingerprint)) not in _only_alone}
+        unknown = {k: n for k, n in unknown.items() if _known(k) is None and _size(n) <= LARGEST_TOGETHER}
+        right = _right_together(list(unknown.values())) if len(unknown) > 1 else set()
+        for each, tried in unknown.items():
+            if tried in right:
+                _keep(each, "")
+            else:
+                _only_alone.add(each)
+    if _known(key) is None:
+        _keep(key, _try(node))
+    return _answers[key]
+
+
+def _key(node: Node, fingerprint: str) -> str:
+    return text_key("openvino trial", _GENERATION, fingerprint, _signature(node))
+
+
+def _known(key: str) -> str | None:
+    """The answer from this process or from the artifact cache."""
     if key not in _answers:
         cache = default_cache()
         stored = cache.load(key) if cache is not None else None
-        if stored is None:
-            stored = _try(node).encode()
-            if cache is not None:
-                cache.store(key, stored)
-        _answers[key] = stored.decode()
-    return _answers[key]
+        if stored is not None:
+            _answers[key] = stored.decode()
+    return _answers.get(key)
+
+
+def _keep(key: str, answer: str) -> None:
+    _answers[key] = answer
+    if (cache := default_cache()) is not None:
+        cache.store(key, answer.encode())
 
 
 def _signature(node: Node) -> str:
@@ -124,29 +168,87 @@ class _Described:
         return self.text
 
 
+class _NoAnswer(Exception):
+    """torch takes none of the inputs that are generated."""
+
+
+# Inputs, torch's results, and what tells how others differ from them, or an empty string.
+_Question = tuple[list[Any], Sequence[torch.Tensor], Callable[[torch.Tensor, torch.Tensor], str]]
+
+
 def _try(node: Node) -> str:
     if _only_on_zeros(node):
         return "its effect on integers cannot be tested"
     with internals.without_modes(), internals.disable_autocast(), torch.no_grad():
         gm = alone(node)
         try:
-            compiled = compile_model(to_openvino(copy_graph(gm)), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-            pointwise = torch.Tag.pointwise in node.target.tags
-            for seed in range(_rounds(node)):
-                found = _torchs_answer(gm, node, seed)
-                if found is None:
-                    return "torch itself does not accept the generated inputs, so OpenVINO's result cannot be compared"
-                inputs, wanted = found
+            compiled = compile_model(to_openvino(copy_graph(gm)), "CPU", _CONFIGURATION)
+            for inputs, wanted, difference in _questions(gm, node):
                 for got, expected in zip(_run(compiled, inputs, wanted), wanted, strict=True):
-                    difference = _difference(got, expected, pointwise)
-                    if difference:
-                        return f"OpenVINO's result differs from torch's: {difference}"
-            if _decides(node):
-                return _try_extremes(gm, node, compiled)
+                    if differs := difference(got, expected):
+                        return f"OpenVINO's result differs from torch's{differs}"
+        except _NoAnswer:
+            return "torch itself does not accept the generated inputs, so OpenVINO's result cannot be compared"
         except Exception as error:
             raise_mistake(error)
             return reason_of(error)
     return ""
+
+
+def _right_together(nodes: list[Node]) -> set[Node]:
+    """Those of the nodes that mean the same in OpenVINO; of the others, nothing is known yet."""
+    with internals.without_modes(), internals.disable_autocast(), torch.no_grad():
+        tried = {}
+        for node in nodes:
+            with contextlib.suppress(Exception):  # alone, it says why
+                gm = alone(node)
+                if not _only_on_zeros(node) and (questions := list(_questions(gm, node))):
+                    tried[node] = (questions, gm, to_openvino(copy_graph(gm)))
+        found: set[Node] = set()
+        each = iter(tried.items())
+        while some := dict(itertools.islice(each, MOST_TOGETHER)):
+            with contextlib.suppress(Exception):
+                found |= _right_in_one_model(some)
+        return found
+
+
+def _right_in_one_model(tried: Mapping[Node, tuple[list[_Question], GraphModule, Any]]) -> set[Node]:
+    """Those of the nodes, each with its questions and its model, that are right in one model of all of them."""
+    models = [model for _, _, model in tried.values()]
+    for model in models:
+        for port in (*model.inputs, *model.outputs):
+            port.get_tensor().set_names(set())  # each name may stand for one tensor
+    joined = openvino.Model(
+        [result for model in models for result in model.get_results()],
+        [parameter for model in models for parameter in model.get_parameters()],
+    )
+    compiled = compile_model(joined, "CPU", _CONFIGURATION)
+    right = set(tried)
+    for turn in range(max(len(questions) for questions, _, _ in tried.values())):
+        asked = [questions[min(turn, len(questions) - 1)] for questions, _, _ in tried.values()]
+        inputs, wanted = [v for i, _, _ in asked for v in i], [w for _, results, _ in asked for w in results]
+        got = iter(_run(compiled, inputs, wanted))
+        for node, (_, results, difference) in zip(tried, asked, strict=True):
+            differences = [difference(next(got), expected) for expected in results]
+            if any(differences):
+                right.discard(node)
+    return right
+
+
+def _questions(gm: GraphModule, node: Node) -> Iterator[_Question]:
+    """What to ask of code for ``node``.
+
+    Raises:
+        _NoAnswer: torch takes no inputs.
+    """
+    pointwise = torch.Tag.pointwise in node.target.tags  # type: ignore[union-attr]
+    for seed in range(_rounds(node)):
+        found = _torchs_answer(gm, node, seed)
+        if found is None:
+            raise _NoAnswer
+        yield *found, functools.partial(_difference, pointwise=pointwise)
+    if _decides(node):
+        yield from _extremes(gm, node)
 
 
 def _decides(node: Node) -> bool:
@@ -162,17 +264,18 @@ def _decides(node: Node) -> bool:
     return torch.Tag.pointwise in target.tags or target.overloadpacket in _DECIDED
 
 
-def _try_extremes(gm: GraphModule, node: Node, compiled: Any) -> str:
+def _extremes(gm: GraphModule, node: Node) -> Iterator[_Question]:
     """Whether nan, infinities and large numbers come through as torch has them."""
     for seed in range(_rounds(node)):
         inputs, _ = _torchs_answer(gm, node, seed) or ([], ())
         random = torch.Generator().manual_seed(_SEED + seed)
         inputs = [_with_extremes(v, random) for v in inputs]
-        results = gm.forward(*inputs)
-        for got, wanted in zip(_run(compiled, inputs, results), results, strict=True):
-            if not torch.allclose(got, wanted, rtol=1e-2, atol=1e-4, equal_nan=True):
-                return "OpenVINO's result differs from torch's where a number is nan, infinite or large"
-    return ""
+        yield inputs, gm.forward(*inputs), _difference_of_extremes
+
+
+def _difference_of_extremes(got: torch.Tensor, wanted: torch.Tensor) -> str:
+    same = torch.allclose(got, wanted, rtol=1e-2, atol=1e-4, equal_nan=True)
+    return "" if same else " where a number is nan, infinite or large"
 
 
 def _with_extremes(value: Any, random: torch.Generator) -> Any:
@@ -187,6 +290,12 @@ def _only_on_zeros(node: Node) -> bool:
     values, count = values_in_use(node), len(node.all_input_nodes)
     taken, made = (any(is_long(v) for v in part) for part in (values[:count], values[count:]))
     return taken and made and _magnitudes(node) is _UNCHECKED
+
+
+def _size(node: Node) -> int:
+    """How many numbers its tensors have, in the first call where sizes are symbolic."""
+    tensors = [v for v in values_in_use(node) if isinstance(v, torch.Tensor)]
+    return sum(math.prod(s if type(s) is int else s.node.hint for s in v.shape) for v in tensors)
 
 
 def _rounds(node: Node) -> int:
@@ -279,6 +388,12 @@ def _wrong(wanted: torch.Tensor) -> torch.Tensor:
 
 
 def _difference(got: torch.Tensor, wanted: torch.Tensor, pointwise: bool) -> str:
+    """In what a result differs from torch's, or an empty string."""
+    told = _told(got, wanted, pointwise)
+    return f": {told}" if told else ""
+
+
+def _told(got: torch.Tensor, wanted: torch.Tensor, pointwise: bool) -> str:
     """In what a result differs from torch's, or an empty string."""
     if got.dtype is not wanted.dtype:
         return f"{got.dtype} where torch has {wanted.dtype}"

@@ -15,11 +15,11 @@ from torchmux.registry.errors import BackendUnavailable
 from torchmux.registry.resolve import usable_spec
 
 BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
-PARTS = 4
+PARTS = len(BACKENDS)
 """A backend's quick level in so many tests, for workers to share.
 
-The default run has every other part of a backend, by turns, so that two or three backends run each case; ``-m slow``
-has the others, and ``python -m torchmux conformance NAME`` all of one backend.
+The default run has two parts of each backend, so that two backends run each case, one of them with kernels of its own;
+``-m slow`` has the others, and ``python -m torchmux conformance NAME`` all of one backend.
 """
 
 UPSTREAM = Path(__file__).parent / "upstream"
@@ -41,7 +41,7 @@ def _needs(backend):
 @pytest.mark.parametrize(
     ("backend", "part"),
     [
-        pytest.param(backend, part, marks=[pytest.mark.slow] if (number + part) % 2 else [])
+        pytest.param(backend, part, marks=[] if (part - number) % PARTS in (0, 3) else [pytest.mark.slow])
         for number, backend in enumerate(BACKENDS)
         for part in range(1, PARTS + 1)
     ],

@@ -33,14 +33,14 @@ def in_half_precision(x: torch.Tensor) -> list[torch.Tensor]:
 def judged(tmp_path: Path) -> Callable[..., list[str]]:
     """``judged(x, *others)``: what is wrong with each of ``others``, which compute :func:`cancels`."""
 
-    def work(x: torch.Tensor, *others: Callable[[torch.Tensor], Any]) -> list[str]:
+    def work(x: torch.Tensor, *others: Callable[[torch.Tensor], Any], drawing: float = 60) -> list[str]:
         def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
             pack(gm, inputs, training=False, static_inputs=(), strict=False).save(tmp_path / PARCEL)
             return gm.forward
 
         torchmux.compile(cancels, backend=backend, fullgraph=True)(x)
         referee = worker.Worker({"parcel": str(tmp_path / PARCEL), "folder": str(tmp_path)})
-        referee.reference(60)
+        referee.reference(60, drawing)
         found = []
         for number, other in enumerate(others):
             for name, shown in referee.trials.runs(other, NAMES):
@@ -57,5 +57,8 @@ def test_a_sum_that_cancels_is_judged_by_more_than_one_error_of_eager(judged, mo
         right, rough = judged(x, in_another_order, in_half_precision)
         assert right == ""
         assert "is off by" in rough
+    hasty = [wrong for x in given for wrong in judged(x, in_another_order, drawing=0)]
+    assert any(hasty)
+    assert all(not wrong or wrong.endswith("there was time to measure eager's error 1 of 12 times") for wrong in hasty)
     monkeypatch.setattr(worker, "DRAWS", 1)
     assert any(judged(x, in_another_order) != [""] for x in given)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +28,9 @@ log = logging.getLogger("torchmux.check")
 # Of the largest value: what a whole part, and what one operator, may differ by.
 _WHOLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 _ALONE = {torch.float32: 1e-4, torch.float64: 1e-10, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+
+TOGETHER, LARGEST_TOGETHER = 32, 1 << 22
+"""How many nodes are compiled beside each other to be compared, and how many numbers all their tensors may have."""
 
 Run = Callable[..., Sequence[Any]]
 
@@ -56,7 +60,7 @@ def culprits(
         try_alone = _Alone(compile_alone, runtime)
         found_inputs = _inputs_that_run(gm, example_inputs)
         if found_inputs is None:
-            return _blamed(gm, try_alone.on_made_up)
+            return try_alone.blamed(gm)
         inputs, wanted = found_inputs
         failure, differing = None, []
         try:
@@ -68,11 +72,10 @@ def culprits(
             known = [i for i, b in enumerate(wanted) if not b.isnan().any()]
             differing = [i for i in known if not _close(got[i], wanted[i], _WHOLE)]
             if not differing:
-                seen = _leads_to(gm, known)
-                return _blamed(gm, lambda node: None if node in seen else try_alone.on_made_up(node))
+                return try_alone.blamed(gm, _leads_to(gm, known))
         recorder = _Recorder(gm)
         recorder.run(*inputs)
-        found = _blamed(gm, lambda node: try_alone.on(node, recorder.values))
+        found = try_alone.blamed(gm, values=recorder.values)
         if not found and failure is None and _is_as_far_off(gm, inputs, got, wanted, differing):
             return {}
     if not found and failure is not None:
@@ -195,17 +198,11 @@ def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run], r
             return _told(error, runtime)
         return None
 
-    return _blamed(gm, reason)
+    return {node.name: why for node in _operators(gm) if (why := reason(node)) is not None}
 
 
-def _blamed(gm: GraphModule, reason: Callable[[Node], str | None]) -> dict[str, str]:
-    found = {}
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and takes_element(node) is None:
-            why = reason(node)
-            if why is not None:
-                found[node.name] = why
-    return found
+def _operators(gm: GraphModule) -> list[Node]:
+    return [node for node in gm.graph.nodes if node.op == "call_function" and takes_element(node) is None]
 
 
 def _told(error: Exception, runtime: str) -> str:
@@ -234,42 +231,94 @@ class _Recorder(_Eager):
 
 
 class _Alone:
-    """Compares code of single nodes with torch."""
+    """Compares code of single nodes with torch.
+
+    Most are right, and code of many beside each other takes little longer to compile than code of one: what is right
+    there is right.  Each of the others is compiled alone, which decides and gives the reason.
+    """
 
     def __init__(self, compile_alone: Callable[[GraphModule], Run], runtime: str) -> None:
         self._compile = compile_alone
         self._runtime = runtime
-        self._known: dict[str, str | None] = {}  # the results of nodes on inputs generated from their metadata
 
-    def on(self, node: Node, values: Mapping[Node, Any]) -> str | None:
-        """Why a node is wrong on the values that a run of the graph has come to; None if it is right."""
-        return self._difference(alone(node), [values[n] for n in node.all_input_nodes])
+    def blamed(
+        self, gm: GraphModule, known: Collection[Node] = (), values: Mapping[Node, Any] | None = None
+    ) -> dict[str, str]:
+        """The nodes that are wrong, and why; a node that torch does not run counts as right.
 
-    def on_made_up(self, node: Node) -> str | None:
-        """Why a node is wrong on generated inputs; None if it is right, or if torch does not accept them."""
-        told = _description(node)
-        if told not in self._known:
-            self._known[told] = self._difference(alone(node), None)
-        return self._known[told]
+        They are tried on the ``values`` that a run of the graph has come to, otherwise on inputs generated from their
+        metadata.  ``known`` nodes are right.
+        """
+        tried: dict[str, _Trial] = {}
+        found = {}
+        for node in _operators(gm):
+            if node not in known:
+                told = _description(node) if values is None else node.name
+                tried.setdefault(told, _Trial([], alone(node))).nodes.append(node)
+        for each in tried.values():
+            each.ask([values[n] for n in each.nodes[0].all_input_nodes] if values is not None else None)
+        open_ones = [each for each in tried.values() if each.wanted]
+        for at in range(0, len(open_ones), TOGETHER):
+            self._try_together(open_ones[at : at + TOGETHER])
+        for each in open_ones:
+            if not each.right and (why := self._reason(each)):
+                found.update(dict.fromkeys((node.name for node in each.nodes), why))
+        return found
 
-    def _difference(self, single: GraphModule, inputs: Sequence[Any] | None) -> str | None:
-        if not single.graph.output_node().args[0]:
-            return None
-        if inputs is None:
-            inputs = made_up(single, [None] * len(single.graph.find_nodes(op="placeholder")))
+    def _try_together(self, some: Sequence[_Trial]) -> None:
+        """Find those that are right; if there is no code of all of them, of one half and then of the other."""
+        if len(some) < 2 or sum(each.size for each in some) > LARGEST_TOGETHER:
+            return
         try:
-            wanted = _Eager(single).run(*inputs)
+            run = self._compile(alone(*(each.nodes[0] for each in some)))
+            got = iter(run(*(value for each in some for value in each.inputs)))
         except Exception as error:
-            log.debug("made-up inputs do not run: %s", error)
-            return None
+            raise_mistake(error)
+            middle = len(some) // 2
+            self._try_together(some[:middle])
+            self._try_together(some[middle:])
+            return
+        for each in some:
+            each.right = each.is_right([next(got) for _ in each.wanted])
+
+    def _reason(self, tried: _Trial) -> str | None:
+        """Why a node is wrong; None if it is right."""
         try:
-            got = self._compile(single)(*inputs)
+            got = self._compile(tried.single)(*tried.inputs)
         except Exception as error:
             raise_mistake(error)
             return _told(error, self._runtime)
-        if all(_close(a, b, _ALONE) for a, b in zip(got, wanted, strict=True)):
-            return None
-        return f"{self._runtime}'s code for it does not match torch"
+        return None if tried.is_right(got) else f"{self._runtime}'s code for it does not match torch"
+
+
+@dataclass
+class _Trial:
+    """Nodes that compute the same, a graph of one, its inputs, and torch's results, which are empty without any."""
+
+    nodes: list[Node]
+    single: GraphModule
+    inputs: Sequence[Any] = ()
+    wanted: Sequence[torch.Tensor] = ()
+    right: bool = False
+
+    def ask(self, inputs: Sequence[Any] | None) -> None:
+        """Run the node in torch, on generated inputs if none are given."""
+        if not self.single.graph.output_node().args[0]:
+            return
+        if inputs is None:
+            inputs = made_up(self.single, [None] * len(self.single.graph.find_nodes(op="placeholder")))
+        try:
+            self.inputs, self.wanted = inputs, _Eager(self.single).run(*inputs)
+        except Exception as error:
+            log.debug("made-up inputs do not run: %s", error)
+
+    @property
+    def size(self) -> int:
+        """How many numbers its tensors have."""
+        return sum(v.numel() for v in (*self.inputs, *self.wanted) if isinstance(v, torch.Tensor))
+
+    def is_right(self, got: Sequence[torch.Tensor]) -> bool:
+        return all(_close(a, b, _ALONE) for a, b in zip(got, self.wanted, strict=True))
 
 
 def _description(node: Node) -> str:

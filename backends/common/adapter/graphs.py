@@ -25,18 +25,23 @@ def copy_graph(gm: GraphModule) -> GraphModule:
     return GraphModule(gm, graph)
 
 
-def alone(node: Node) -> GraphModule:
-    """A graph that consists of ``node``: a placeholder for each input, an output for each tensor of it that is used."""
+def alone(*nodes: Node) -> GraphModule:
+    """A graph of nodes that read nothing of each other: a placeholder for each input of each, an output for each tensor
+    of it that is used.
+    """
     graph = Graph()
-    copied: dict[Node, Node] = {}
-    for value in node.all_input_nodes:
-        copied[value] = graph.placeholder(value.name)
-        copied[value].meta = {"val": value.meta["val"]}
-    only = graph.node_copy(node, copied.__getitem__)
-    value = node.meta["val"]
-    results = [only]
-    if isinstance(value, (tuple, list)):
-        results = []
+    copied = [
+        {value: graph.placeholder(f"{value.name}_of_{at}" if at else value.name) for value in node.all_input_nodes}
+        for at, node in enumerate(nodes)  # several may read one
+    ]
+    results = []
+    for node, inputs in zip(nodes, copied, strict=True):
+        for value, placeholder in inputs.items():
+            placeholder.meta = {"val": value.meta["val"]}
+        only, value = graph.node_copy(node, inputs.__getitem__), node.meta["val"]
+        if not isinstance(value, (tuple, list)):
+            results.append(only)
+            continue
         for position in elements_in_use(node):
             taken = graph.call_function(operator.getitem, (only, position))
             taken.meta = {"val": value[position]}

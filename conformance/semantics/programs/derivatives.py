@@ -15,38 +15,34 @@ from ..arguments.windows import with_gradients
 case = Collection("semantics/derivatives")
 
 
-def _apart(trial: Trial, function: Callable[..., Sequence[torch.Tensor]], *given: torch.Tensor) -> Any:
-    """Results and the gradients of each alone: in a sum of them, the nan of one hides what is wrong with another."""
-    inputs = [x.detach().requires_grad_() for x in given]
-    results, found = trial.run(function, *inputs), []
-    for r in results:
-        weight = torch.linspace(0.5, 1.5, r.numel()).to(r).view(r.shape)
-        found.append(
-            torch.autograd.grad(r, inputs, weight, retain_graph=True, allow_unused=True, materialize_grads=True)
-        )
-    return [r.detach() for r in results], found
+def _apart(trial: Trial, functions: Sequence[Callable[..., torch.Tensor]], *given: torch.Tensor) -> Any:
+    """Results and gradients of functions, each of inputs of its own: in a sum of gradients, the nan of one would hide
+    what is wrong with another."""
+    count = len(given)
+
+    def f(*inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [each(*inputs[at * count : (at + 1) * count]) for at, each in enumerate(functions)]
+
+    return with_gradients(trial, f, *(x.clone() for _ in functions for x in given))
 
 
 @case("training", signs=False)
 def at_zeros_and_poles(trial: Trial) -> Any:
     """Gradients at zeros, of norms of nothing, of products with zeros, and nan behind a mask that eager keeps."""
     x = trial.given(torch.tensor([[0.0, 2.0, 0.0, -1.0], [0.0, 0.0, 0.0, 0.0], [1.0, 3.0, 0.0, 2.0]]))
-
-    def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
-        return [
-            torch.where(x > 0, x.log(), 0.0), torch.where(x > 0, x.abs().sqrt(), x), x.prod(1), x.cumprod(1),
-            x.norm(dim=1),
-            x.norm(), x.std(1), x**0, x.abs() ** 1.5, x**2.0, x.abs() ** y, torch.atan2(x, y), x / (x + 1e-30),
-            x * (x > 0),
-            x.sign() * x, torch.hypot(x, y), x.clamp(0, 1), x.relu().sqrt() * 0, x.masked_fill(x == 0, 1).log(),
-            x.log1p(),
-            torch.xlogy(x, x.abs() + 1), x.softmax(1).log(), F.normalize(x, dim=1), F.cosine_similarity(x, y, 1),
-            x.pow(3),
-            torch.linalg.vector_norm(x, 1, 1), torch.linalg.vector_norm(x, 3, 1), x.frac(), x.amax(1), x.sinc(),
-            x.prod(),
-        ]  # fmt: skip
-
-    return _apart(trial, f, x, trial.tensor(3, 4))
+    functions: list[Callable[..., torch.Tensor]] = [
+        lambda x, y: torch.where(x > 0, x.log(), 0.0), lambda x, y: torch.where(x > 0, x.abs().sqrt(), x),
+        lambda x, y: x.prod(1), lambda x, y: x.cumprod(1), lambda x, y: x.norm(dim=1), lambda x, y: x.norm(),
+        lambda x, y: x.std(1), lambda x, y: x**0, lambda x, y: x.abs() ** 1.5, lambda x, y: x**2.0,
+        lambda x, y: x.abs() ** y, lambda x, y: torch.atan2(x, y), lambda x, y: x / (x + 1e-30),
+        lambda x, y: x * (x > 0), lambda x, y: x.sign() * x, lambda x, y: torch.hypot(x, y), lambda x, y: x.clamp(0, 1),
+        lambda x, y: x.relu().sqrt() * 0, lambda x, y: x.masked_fill(x == 0, 1).log(), lambda x, y: x.log1p(),
+        lambda x, y: torch.xlogy(x, x.abs() + 1), lambda x, y: x.softmax(1).log(), lambda x, y: F.normalize(x, dim=1),
+        lambda x, y: F.cosine_similarity(x, y, 1), lambda x, y: x.pow(3),
+        lambda x, y: torch.linalg.vector_norm(x, 1, 1), lambda x, y: torch.linalg.vector_norm(x, 3, 1),
+        lambda x, y: x.frac(), lambda x, y: x.amax(1), lambda x, y: x.sinc(), lambda x, y: x.prod(),
+    ]  # fmt: skip
+    return _apart(trial, functions, x, trial.tensor(3, 4))
 
 
 @case("training")

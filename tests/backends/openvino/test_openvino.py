@@ -204,6 +204,26 @@ def test_an_operator_that_openvino_computes_otherwise_is_found_by_trial(check, m
         assert "result differs from torch's" in check.refused(lambda x: x.cos() + 7, torch.randn(3))
 
 
+def test_operators_are_tried_in_one_model_and_what_is_not_right_there_alone(capture, monkeypatch, tmp_path) -> None:
+    from torchmux.backends.openvino import trial
+
+    results, original = [], trial.compile_model
+
+    def compile_model(model, *rest):
+        results.append([each.get_node().input_value(0).get_node().get_type_name() for each in model.outputs])
+        return original(model, *rest)
+
+    monkeypatch.setattr(trial, "compile_model", compile_model)
+    monkeypatch.setattr(trial, "_answers", {})
+    with config.patch(cache_dir=tmp_path):
+        capture(lambda x: x.sin() * x.cos() + x.exp().sum(0) + x.sign(), torch.randn(3, 5)).compile("openvino")
+        assert [len(each) for each in results] == [8, 1]
+        assert results[1] == ["Sign"], "its nan differs"
+        trial._answers.clear()
+        capture(lambda x: x.sin() * x.cos() + x.exp().sum(0) - x.sign(), torch.randn(3, 5)).compile("openvino")
+        assert len(results) == 3, "the cache has the answers about all but the difference"
+
+
 def test_a_result_that_is_never_written_is_found_by_trial() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -142,3 +142,31 @@ def test_gradients_that_grow_with_each_layer_are_compared_where_they_do_not():
     assert check.culprits(gm, lambda x, y: (gm(x, y)[0] * 2**20 / 2**20,), fakes, lambda g: g.forward, "Theirs") == {}
     with pytest.raises(check.Differs):
         check.culprits(gm, lambda x, y: (gm(x, y)[0] * 1.01,), fakes, lambda g: g.forward, "Theirs")
+
+
+def test_operators_are_compiled_beside_each_other_and_only_a_wrong_one_alone():
+    gm = _traced(lambda x: x.sin().cos().exp().tanh().neg().abs(), X)
+    compile_graph = _with_fault(ATEN.cos.default, lambda x: x.cos() * 1.01)
+    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
+    sizes = []
+
+    def compile_alone(single: GraphModule):
+        sizes.append(len(single.graph.find_nodes(op="placeholder")))
+        return compile_graph(single)
+
+    assert list(check.culprits(gm, compile_graph(gm), fakes, compile_alone, "Theirs")) == ["cos"]
+    assert sizes == [6, 1]
+
+
+def test_one_operator_without_code_leaves_the_others_beside_each_other():
+    gm = _traced(lambda x: x.sin().cos().exp().tanh().neg().abs().log().sqrt(), X)
+    compile_graph = _with_fault(ATEN.cos.default, _raise)
+    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]
+    sizes = []
+
+    def compile_alone(single: GraphModule):
+        sizes.append(len(single.graph.find_nodes(op="placeholder")))
+        return compile_graph(single)
+
+    assert list(check.culprits(gm, compile_graph(gm), fakes, compile_alone, "Theirs")) == ["cos"]
+    assert sizes == [8, 4, 2, 2, 4, 1, 1], "halves of what does not run, and what is left alone"
