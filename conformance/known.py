@@ -106,10 +106,13 @@ class Openvino(Requirements):
 
 
 class Tvm(Requirements):
-    """TVM, whose threads take their settings from the environment; it prints uncaught exceptions by itself."""
+    """TVM, whose threads take their settings from the environment; it prints uncaught exceptions by itself, also what
+    ran when the process dies, and the places in its sources that warn."""
 
     backend = "tvm"
-    sets = ("TVM_BIND_THREADS", "TVM_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "sys hooks", "import hooks")
+    says = ("/project/",)
+    sets = ("TVM_BIND_THREADS", "TVM_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "sys hooks", "import hooks",
+            "actions of signals")  # fmt: skip
     expected = tuple(
         Expected(f"semantics/{case}", why)
         for case, why in (
@@ -168,6 +171,7 @@ def known(backend: str) -> Requirements:
     chain = Requirements(JOINT.join(member.name for member in members))
     chain.sets = [name for member in members for name in member.sets]
     chain.processes = [part for member in members for part in member.processes]
+    chain.says = [part for member in members for part in member.says]
     chain.files = [name for member in members for name in member.files]
     chain.expected = [dataclasses.replace(each, sometimes=True) for member in members for each in member.expected]
     chain.options = {member.name: dict(member.options) for member in members if member.options} or None

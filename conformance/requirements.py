@@ -87,6 +87,9 @@ class Requirements:
     processes: Sequence[str] = ()
     """Parts of the command lines of processes that the backend keeps for its next compilations."""
 
+    says: Sequence[str] = ()
+    """Parts of the lines that the backend's libraries write to standard errors."""
+
     files: Sequence[str] = ()
     """Names of what the backend's libraries keep in the home folder; common folders of caches need no mention."""
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from . import life
 from .case import END_OF_A_CASE, PROCESS
+from .judging.state import ERRORS
 from .outcome import Outcome, Result
 
 START_SECONDS = 180.0
@@ -471,7 +472,10 @@ class Worker:
             del self._errors[:-200]
 
     def _said(self) -> str:
-        return "".join(self._errors)[-4000:]
+        said = "".join(self._errors)
+        with contextlib.suppress(OSError):  # it is there if the process died in a case
+            said += Path(self.folder, ERRORS).read_text(errors="replace")
+        return said[-4000:]
 
     def _death(self) -> str:
         code = self.process.wait()

@@ -56,6 +56,7 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     if OWN_KERNELS in case.needs and not requirements.own_kernels:
         return Result(case.id, Outcome.SKIPPED, f"code of {requirements.name} calls torch's operators, as it declares")
     state.declared, state.declared_processes = frozenset(requirements.sets), tuple(requirements.processes)
+    state.declared_words = tuple(requirements.says)
     eager = _Eager(case, device, referee)
     if isinstance(raised := eager.expected.value, Raised):
         return Result(case.id, Outcome.SKIPPED, f"eager does not run it on this machine: {raised.words}")

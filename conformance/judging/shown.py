@@ -23,6 +23,7 @@ from ..case import SEED, Case, Trial
 from ..oracle import Difference
 from ..oracle.observation import Leaves, Raised, Refused, as_leaves, compare
 from . import state
+from .state import ERRORS
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Shown:
     changes: dict[str, str] = field(default_factory=dict)
     warned: set[tuple[str, str]] = field(default_factory=set)
     printed: str = ""
+    said: str = ""
 
     def portable(self) -> Shown:
         """The same without what another process cannot get.
@@ -65,7 +67,7 @@ def observe(case: Case, trial: Trial) -> Shown:
     torch.set_warn_always(True)  # once per process would be once for one case
     before: dict[str, Any] = {}
     try:
-        with _output() as printed, warnings.catch_warnings(record=True) as caught:
+        with _output() as printed, _errors() as said, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             before = state.snapshot()
             try:
@@ -75,7 +77,7 @@ def observe(case: Case, trial: Trial) -> Shown:
             changes = state.changes(before, state.snapshot())
         # Those that torch's C++ code gives depend on which of its operators compute.
         warned = {(w.category.__name__, str(w.message)[:60]) for w in caught if "(Triggered int" not in str(w.message)}
-        return Shown(value, trial.records, changes, warned, "".join(printed))
+        return Shown(value, trial.records, changes, warned, "".join(printed), "".join(said))
     finally:
         logging.disable(logging.NOTSET)
         state.restore(before, before)
@@ -87,16 +89,46 @@ def observe(case: Case, trial: Trial) -> Shown:
 def _output() -> Iterator[list[str]]:
     """What is written to standard output meanwhile, by Python or past it."""
     told: list[str] = []
-    with tempfile.TemporaryFile() as file, contextlib.redirect_stdout(io.StringIO()) as text:
-        kept = os.dup(1)
-        os.dup2(file.fileno(), 1)
-        try:
-            yield told
-        finally:
-            os.dup2(kept, 1)
-            os.close(kept)
-            file.seek(0)
-            told += [text.getvalue(), file.read().decode(errors="replace")]
+    with (
+        tempfile.TemporaryFile() as file,
+        contextlib.redirect_stdout(io.StringIO()) as text,
+        _redirected(1, file) as written,
+    ):
+        yield told
+    told += [text.getvalue(), *written]
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[list[str]]:
+    """What is written to standard errors meanwhile; it is written there afterwards.
+
+    In a worker it is in a file that the process leaves only if it dies.
+    """
+    with contextlib.ExitStack() as stack:
+        if state.watched_folder:
+            path = os.path.join(state.watched_folder, ERRORS)
+            stack.callback(os.remove, path)
+            file: Any = stack.enter_context(open(path, "wb+"))
+        else:
+            file = stack.enter_context(tempfile.TemporaryFile())
+        with _redirected(2, file) as written:
+            yield written
+    os.write(2, "".join(written).encode(errors="replace"))
+
+
+@contextlib.contextmanager
+def _redirected(number: int, file: Any) -> Iterator[list[str]]:
+    """Send what is written to a file descriptor to a file; the list has it afterwards."""
+    written: list[str] = []
+    kept = os.dup(number)
+    os.dup2(file.fileno(), number)
+    try:
+        yield written
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+        file.seek(0)
+        written.append(file.read().decode(errors="replace"))
 
 
 def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case: Case) -> list[Difference]:
@@ -133,7 +165,15 @@ def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case:
     ]
     if found.printed and not expected.printed:
         values.append(Difference("", "output", f"it prints: {found.printed[:200]!r}"))
+    if not expected.said and (said := _undeclared(found.said)):
+        values.append(Difference("", "output", f"it writes to standard errors: {said[:200]!r}"))
     return values
+
+
+def _undeclared(said: str) -> str:
+    """The lines that the backend does not declare to write."""
+    lines = said.splitlines(keepends=True)
+    return "".join(line for line in lines if line.strip() and not any(part in line for part in state.declared_words))
 
 
 def _told(shown: Shown, case: Case, refused: set[int]) -> list[dict[str, Any]]:

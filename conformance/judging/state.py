@@ -16,6 +16,7 @@ import logging
 import multiprocessing
 import os
 import pickle
+import platform
 import random
 import signal
 import socket
@@ -25,6 +26,7 @@ import tempfile
 import threading
 import time
 import tracemalloc
+import types
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures.thread import _threads_queues  # the threads of executors end with the process
@@ -67,6 +69,8 @@ _FIRST_START = multiprocessing.get_all_start_methods()[0]
 watched_folder = ""
 """A folder in which nobody but this process writes; empty if there is none."""
 
+ERRORS = "standard-errors-of-the-case"
+"""The file in that folder that has what a case writes to standard errors while it runs."""
 
 declared: frozenset[str] = frozenset()
 """Environment variables and parts of the state that the backend declares to set."""
@@ -74,12 +78,18 @@ declared: frozenset[str] = frozenset()
 declared_processes: tuple[str, ...] = ()
 """Parts of the command lines of processes that the backend declares to keep."""
 
+declared_words: tuple[str, ...] = ()
+"""Parts of the lines that the backend declares to write to standard errors."""
+
 
 def snapshot() -> dict[str, Any]:
     """Every part of the state by name; equal values mean that nothing changed."""
     found = {name: _tried(read) for name, read in _READERS.items()}
     for home in _PATCHABLE:
         found[f"functions of {home.__name__}"] = {n: value for n, value in vars(home).items() if callable(value)}
+        found[f"names of {home.__name__}"] = frozenset(
+            n for n, value in vars(home).items() if not isinstance(value, types.ModuleType)
+        )
     layers = [each for each in vars(torch.nn).values() if isinstance(each, type)]
     found["functions of layers"] = {
         f"{layer.__name__}.{n}": value for layer in layers for n, value in vars(layer).items() if callable(value)
@@ -97,7 +107,9 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
 
 
 def _which(before: Any, after: Any) -> str:
-    """The entries of a dictionary that differ."""
+    """The entries of a dictionary that differ, and the new ones of a set of names."""
+    if isinstance(before, frozenset) and isinstance(after, frozenset):
+        return f" ({', '.join(sorted(after - before)[:5])})"
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
     names = sorted(str(key) for key in {**before, **after} if before.get(key) != after.get(key))
@@ -115,6 +127,8 @@ def restore(before: dict[str, Any], names: Iterable[str]) -> None:
 def _differs(name: str, before: Any, after: Any) -> bool:
     if name.startswith("functions of "):
         return bool(_patched(before, after))
+    if name.startswith("names of "):
+        return bool(after - before)
     if name in ("open files", "child processes"):
         return len(after) > len(before)
     if isinstance(before, str) or isinstance(after, str):  # it could not be read
@@ -172,6 +186,33 @@ def _blanket_filters() -> list[Any]:
 
 def _signals() -> dict[int, Any]:
     return {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _actions() -> list[int]:
+    """What Linux is to do besides calling a signal's handler: whether a system call goes on after it, among others."""
+    found = []
+    for number in signal.valid_signals():
+        action = ctypes.create_string_buffer(256)  # a handler, 1,024 bits of signals, the flags
+        _libc().sigaction(number, None, action)
+        found.append(ctypes.c_int.from_buffer(action, ctypes.sizeof(ctypes.c_void_p) + 128).value)
+    return found
+
+
+def _ways_of_malloc() -> tuple[bool, bool]:
+    """Whether memory from C is filled with one byte, and large blocks are mappings of their own, as by default."""
+    libc = _libc()
+    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_size_t],
+        [ctypes.c_void_p],
+    )
+    small, large = [libc.malloc(5000) for _ in range(3)], libc.malloc(48 << 20)  # beyond any threshold
+    texts = [ctypes.string_at(each, 5000) for each in small]
+    filled = all(len(set(text)) == 1 and text[0] for text in texts)
+    apart = ctypes.c_size_t.from_address(large - 8).value & 2 != 0
+    for each in (*small, large):
+        libc.free(each)
+    return filled, apart
 
 
 def _limits() -> list[Any]:
@@ -320,6 +361,8 @@ _READERS: dict[str, Callable[[], Any]] = {
     "recursion limit": sys.getrecursionlimit,
     "switch interval": sys.getswitchinterval,
     "signal handlers": _signals,
+    "actions of signals": _actions if sys.platform == "linux" else tuple,
+    "memory from C": _ways_of_malloc if platform.libc_ver()[0] == "glibc" else tuple,
     "signals of the process": lambda: _status("SigBlk", "SigIgn"),
     "timers": lambda: [signal.getitimer(number)[0] > 0 for number in range(3)],
     "garbage collector": lambda: (

@@ -36,7 +36,7 @@ class _Numbers(Requirements):
     def __init__(self, given: Requirements) -> None:
         super().__init__(given.name)
         self.options, self.device, self.frontend = given.options, given.device, given.frontend
-        self.seconds, self.sets, self.processes = given.seconds, given.sets, given.processes
+        self.seconds, self.sets, self.processes, self.says = given.seconds, given.sets, given.processes, given.says
 
     @property
     def own_kernels(self) -> bool:

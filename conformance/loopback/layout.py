@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule
 
 from ..outcome import Outcome
-from .kit import Faults, Run, changed
+from .kit import Faults, Run, changed, with_gradient
 
 faults = Faults("layout")
 
@@ -202,3 +202,13 @@ def reordered_writes(gm: GraphModule, inputs: Sequence[Any]) -> Run:
         return results
 
     return call
+
+
+@faults("semantics/lengths/channels_last_between")
+def contiguous_gradients(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """Gradients of inputs are contiguous, also those of images in channels last."""
+
+    def change(g: torch.Tensor) -> torch.Tensor:
+        return g.contiguous() if g.dim() == 4 else g
+
+    return lambda *args: gm.forward(*(with_gradient(a, change) for a in args))

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.fx.config
+import torch.utils.checkpoint
 from torch.fx import GraphModule
 
 from .kit import Faults, Run, calls
@@ -132,6 +134,62 @@ def blocked_signals() -> None:
 
 
 @_compiling()
+def uninterrupted_calls() -> None:
+    """Compiling has system calls go on after a signal instead of ending."""
+    signal.siginterrupt(signal.SIGTERM, False)
+
+
+@_compiling()
+def memory_that_stays() -> None:
+    """A library has C keep large blocks in its heap, which never shrinks then."""
+    ctypes.CDLL(None).mallopt(-4, 0)
+
+
+@_compiling()
+def memory_that_is_filled() -> None:
+    """A library has C fill new memory with a byte, as to find errors."""
+    ctypes.CDLL(None).mallopt(-6, 0x5A)
+
+
+@_compiling()
+def checkpoints_to_the_end() -> None:
+    """Compiling has checkpoints compute again all, and not only what is missing."""
+    ends = torch.utils.checkpoint.set_checkpoint_early_stop(False)
+    ends.__enter__()
+    _kept.append(ends)
+
+
+@_compiling()
+def scripts_without_profiles() -> None:
+    """Compiling switches off how scripts are specialized."""
+    torch._C._jit_set_profiling_executor(False)
+
+
+@_compiling()
+def words_of_graphs() -> None:
+    """Compiling changes how torch's graphs are traced."""
+    torch.fx.config.do_not_emit_stack_traces = True
+
+
+@_compiling()
+def a_new_name() -> None:
+    """Compiling puts a function of its own among torch's."""
+    torch.nn.functional.fused_of_a_compiler = lambda x: x
+
+
+@_compiling()
+def chatter_in_errors() -> None:
+    """Compiling writes a line to standard errors, past Python."""
+    os.write(2, b"pass 7 of 12: fused 3 operators\n")
+
+
+@faults(_ANY)
+def warnings_of_calls(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """Calls write a line to standard errors."""
+    return calls(gm, lambda: print("no kernel for this size", file=sys.__stderr__, flush=True))
+
+
+@_compiling()
 def a_timer() -> None:
     """Compiling starts a timer that goes on."""
     signal.setitimer(signal.ITIMER_VIRTUAL, 3600)
@@ -203,8 +261,8 @@ def a_thread_for_each_program() -> None:
 
 @_compiling("life/calls/nothing_is_left_by_compilations")
 def memory_for_each_program() -> None:
-    """Each compilation keeps five megabytes for good."""
-    _kept.append(torch.zeros(1_250_000))
+    """Each compilation keeps two megabytes for good."""
+    _kept.append(torch.zeros(500_000))
 
 
 @faults("life/calls/nothing_is_kept")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from .kit import Faults, Run, calls, changed
+from .kit import Faults, Run, calls, changed, with_gradient
 
 faults = Faults("turns")
 
@@ -203,3 +203,20 @@ def a_dispatch_mode(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
     Mode().__enter__()
     return gm.forward
+
+
+@faults("semantics/turns/after_each_backward")
+def stale_after_backward(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """The call after a backward pass returns the results of the call before it."""
+    kept: list[Any] = []
+    ran: list[bool] = []
+
+    def call(*args: Any) -> Sequence[Any]:
+        results = gm.forward(*args)
+        if ran and len(kept) == len(results) and all(a.shape == b.shape for a, b in zip(kept, results, strict=True)):
+            ran.clear()
+            return [r + (a - r.detach()) for a, r in zip(kept, results, strict=True)]
+        kept[:] = [r.detach().clone() for r in results if isinstance(r, torch.Tensor)]
+        return [with_gradient(r, lambda g: ran.append(True)) for r in results]
+
+    return call

@@ -171,6 +171,18 @@ def channels_last_in_training(trial: Trial) -> Any:
     return y, x.grad, [p.grad for p in net.parameters()]
 
 
+@lengths("training")
+def channels_last_between(trial: Trial) -> Any:
+    """What compiled layers of images pass back to the layers before them is in channels last, where eager has it."""
+    kernel = trial.tensor(8, 4, 3, 3).to(memory_format=torch.channels_last).requires_grad_()
+    leaf, found = trial.tensor(2, 4, 6, 6, requires_grad=True), []
+    x = (leaf * 1).to(memory_format=torch.channels_last)
+    y = trial.run(lambda x, w: F.max_pool2d(F.conv2d(x.relu(), w), 2), x, kernel)
+    x.register_hook(lambda gradient: found.append(gradient.stride()))
+    y.square().sum().backward()
+    return y, found, leaf.grad, kernel.grad
+
+
 @lengths(reference=False)
 def narrow_types(trial: Trial) -> Any:
     """Narrow types have other lengths of vectors: bytes, bools and short integers of 1 to 65 elements."""

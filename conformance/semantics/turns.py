@@ -177,3 +177,20 @@ def writes_after_exceptions(trial: Trial) -> Any:
             found.append(type(error).__name__)
         found += [x.clone(), y.clone()]
     return found
+
+
+@case("training")
+def after_each_backward(trial: Trial) -> Any:
+    """Results and gradients of calls that come after a backward pass, with other numbers, or without gradients."""
+    weight = trial.tensor(4, 4, requires_grad=True)
+    compiled, found = trial.compile(lambda x, w: ((x @ w).tanh() * x.sum(1, keepdim=True), (x * 2).sum(0))), []
+    for number in range(4):
+        x = trial.tensor(3, 4, requires_grad=number != 2)
+        with torch.set_grad_enabled(number != 3):
+            results = compiled(x, weight)
+        if number != 3:
+            torch.autograd.backward(next(r for r in results if r.requires_grad), trial.tensor(3, 4))
+        found.append((*(r.detach().clone() for r in results), None if x.grad is None else x.grad.clone()))
+        with torch.no_grad():
+            found.append(tuple(r.clone() for r in compiled(x.detach() + 1, weight)))
+    return found, weight.grad

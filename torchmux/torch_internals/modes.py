@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -82,8 +82,18 @@ def autograd_switches() -> dict[str, Any]:
         "fallback of vmap": c._functorch._is_vmap_fallback_enabled,
         "kernels of NNPACK": c._get_nnpack_enabled,
         "fusion of scripts": c._jit_can_fuse_on_cpu,
+        "profiles of scripts": lambda: [_read(c._jit_set_profiling_executor), _read(c._jit_set_profiling_mode)],
+        "fuser of scripts": c._jit_texpr_fuser_enabled,
+        "early end of checkpoints": lambda: torch.utils.checkpoint._enable_checkpoint_early_stop,
     }
     return {name: read() for name, read in told.items()} | {get.__name__: get() for get in switches().values()}
+
+
+def _read(exchange: Callable[[bool], bool]) -> bool:
+    """A switch that only tells its state when it gets a new one."""
+    found = exchange(True)
+    exchange(found)
+    return found
 
 
 def _hooks_of_all_modules() -> list[Any]:
@@ -97,9 +107,18 @@ def _hooks_of_all_modules() -> list[Any]:
 
 def compiler_settings() -> dict[str, Any]:
     """The settings of those of torch's own tracers and compilers that are loaded, by module."""
-    names = ("torch._dynamo.config", "torch._functorch.config", "torch._inductor.config")
+    names = (
+        "torch._dynamo.config", "torch._functorch.config", "torch._inductor.config", "torch.fx.config",
+        "torch.fx.experimental._config",
+    )  # fmt: skip
     loaded = {name: sys.modules[name] for name in names if name in sys.modules}
-    return {name: {k: repr(v) for k, v in module.get_config_copy().items()} for name, module in loaded.items()}
+    return {name: {k: repr(v) for k, v in _settings(module).items()} for name, module in loaded.items()}
+
+
+def _settings(module: Any) -> dict[str, Any]:
+    if hasattr(module, "get_config_copy"):
+        return dict(module.get_config_copy())
+    return {name: value for name, value in vars(module).items() if isinstance(value, bool | int | str | None)}
 
 
 def without_modes() -> Any:
