@@ -291,3 +291,11 @@ def roots_at_zero(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     if not x.requires_grad or not torch.is_grad_enabled():
         return result
     return torch.where(x == 0, x * 0, torch.where(x == 0, torch.ones_like(x), x).sqrt())
+
+
+@faults.instead("semantics/integers/complex_extremes", "truediv", "div")
+def quotients_by_squares(a: Any, b: Any) -> Any:
+    """A complex quotient is a product with the conjugate, by the square of the absolute value."""
+    if not isinstance(b, torch.Tensor) or not b.is_complex():
+        return a / b
+    return a * b.conj() / (b.real**2 + b.imag**2)

@@ -208,4 +208,6 @@ def complex_extremes(trial: Trial) -> Any:
     parts = torch.tensor([1e25, -1e25, 1e-25, 3.0, -2.0, 0.5, 1e10])
     real, imaginary = torch.meshgrid(parts, parts, indexing="ij")
     x = trial.given(torch.complex(real, imaginary).flatten())
-    return trial.run(lambda x: (x.abs(), x.sqrt(), (x / (3 + 4j)).abs(), x.angle(), torch.view_as_real(x.sgn())), x)
+    return trial.run(
+        lambda x: (x.abs(), x.sqrt(), (x / (3 + 4j)).abs(), x.angle(), torch.view_as_real(x.sgn()), x / x.flip(0)), x
+    )
