@@ -66,11 +66,12 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
             record.note_calls(_frame_of(fn), FORCED)
             return _eager(fn, args, kwargs)
         session = chosen
-    outer, previous, bucket = this_thread.owner, None, -1
+    doing = this_thread.doing
+    outer, previous, bucket = doing.owner, None, -1
     try:  # an interrupt may arrive after each of these calls
         if outer is None:
             _calls_made[0] += 1
-        this_thread.owner = record
+        doing.owner = record
         record.calls[0] = count = record.calls[0] + 1
         if count & (count - 1) == 0:  # seldom, as that takes longer than the rest
             ask_again(fn)
@@ -84,7 +85,7 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
     finally:
         set_eval_frame(previous)
         set_bucket(bucket)
-        this_thread.owner = outer
+        doing.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
 
@@ -152,11 +153,12 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             except BaseException as error:
                 tidy(error)
                 raise
-        outer, previous, bucket = this_thread.owner, None, -1
+        doing = this_thread.doing
+        outer, previous, bucket = doing.owner, None, -1
         try:  # as in call()
             if outer is None:
                 calls_made[0] += 1
-            this_thread.owner = record
+            doing.owner = record
             calls[0] = count = calls[0] + 1
             if count & (count - 1) == 0:
                 ask_again(called)
@@ -170,7 +172,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
         finally:
             set_eval_frame(previous)
             set_bucket(bucket)
-            this_thread.owner = outer
+            doing.owner = outer
             if record.must_raise is not None:
                 _raise_pending(record)
 

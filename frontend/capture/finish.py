@@ -86,7 +86,7 @@ def _home(tr: Trace, strict: Strict) -> tuple[dict, Callable[[], None]] | None:
     def note() -> None:
         if strict:
             raise FallbackRefused(f"strict={strict!r}, but {code.co_qualname} would run in eager: {OTHER_GLOBALS}")
-        if (record := this_thread.owner) is not None:
+        if (record := this_thread.doing.owner) is not None:
             record.note_eager(code, OTHER_GLOBALS)
 
     ti.set_code_exec_strategy(note.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
@@ -212,7 +212,7 @@ def _runner(captured: Captured) -> Callable:
     is_profiled, record_function, unknown = ti.is_profiled, torch.profiler.record_function, GraphReport("?")
 
     def run_graph(*inputs: Any) -> Any:
-        owner = local.owner
+        owner = local.doing.owner
         if owner is not None:
             owner[captured][0] += 1
         if is_profiled():

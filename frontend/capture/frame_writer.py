@@ -6,6 +6,8 @@ it.  As plain source text, it is the same for every CPython version and readable
 
 from __future__ import annotations
 
+import collections
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -231,9 +233,12 @@ class Output(FrameWriter):
     def _calls_first(self) -> list[str]:
         return [f"{self.names.const(function)}()" for function in self.tr.calls_first]
 
-    def _loading(self, rest: str) -> list[str]:
-        """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path."""
-        used = set(re.findall(r"\w+", rest))
+    def _loading(self, rest: str, arguments: list[str]) -> tuple[list[str], list[str]]:
+        """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path.
+
+        Also those of the graph's ``arguments``, one behind the other, that they only load together, as ``more``.
+        """
+        used = collections.Counter(re.findall(r"\w+", rest))
         wanted = {s: v for s, v in self.loader.variables.items() if v in used}
         direct = {s: wanted.pop(s) for s in list(wanted) if self._differs_in_each_call(s.root())}
         roots = tuple(dict.fromkeys(source.root() for source in wanted))
@@ -242,22 +247,30 @@ class Output(FrameWriter):
             or len(wanted) < _FEW_INPUTS
             or not all(isinstance(root, Local | CellContents | Global) for root in roots)
         ):
-            return self.before
+            return self.before, []
+        known = {variable: source for source, variable in wanted.items() if used[variable] == 1}
+        runs = (list(run) for together, run in itertools.groupby(arguments, known.__contains__) if together)
+        more = max(runs, key=len, default=[])
+        more = more if len(more) >= _FEW_INPUTS else []
+        alone = {s: v for s, v in wanted.items() if v not in more}
         inputs = self.tr.guards.inputs
-        inputs.roots, inputs.sources = roots, tuple(wanted)
+        inputs.roots, inputs.sources = roots, (*alone, *(known[variable] for variable in more))
         # another thread may have made another snapshot since the check
         same = " and ".join(f"s.roots[{i}]() is {root.expression(self.loader)}" for i, root in enumerate(roots))
         lines: list[str] = []
         loader = Loader(self.names, lines, self._root, "w")
         lines += [f"{variable} = {loader.load(source)}" for source, variable in direct.items()]
-        return [
+        targets = "more" if more and not alone else f"({', '.join([*alone.values(), *(['*more'] if more else [])])},)"
+        loading = [
             f"s = {self.names.const(inputs, 'inputs_')}.latest()",
             f"if s is not None and s.inputs and {same}:",
-            f"    ({', '.join(wanted.values())},) = s.inputs",
+            f"    {targets} = s.inputs",
             *(f"    {line}" for line in lines),
             "else:",
             *(f"    {line}" for line in self.before),
+            *([f"    more = ({', '.join(more)},)"] if more else []),
         ]
+        return loading, more
 
     def _differs_in_each_call(self, root: Source) -> bool:
         """Whether an argument or a global contains data: a tuple of arguments, say, but no model."""
@@ -267,17 +280,23 @@ class Output(FrameWriter):
 
     def assemble(self, result: str, name: str, run_graph: Callable | None) -> tuple[Callable, str]:
         """Compile the function; the callable and its text."""
-        lines = []
+        lines, inputs, arguments = [], [], "()"
         if run_graph is not None:
             inputs = self.inputs()
             self.names.namespace["run_graph"] = run_graph
             targets = ", ".join(f"out{i}" for i in range(len(self.graph_outputs)))
             comma = "," if len(self.graph_outputs) == 1 else ""
-            call = f"run_graph({', '.join(inputs)})"
+            arguments = f"({', '.join(inputs)})"
+            call = f"run_graph{arguments}"
             call = f"{targets}{comma} = {call}" if targets else call
             lines += [call] if self.check is None else self.check.lines(self, call)
         lines = [*lines, *self.after, f"return {result}"]
-        lines = [*self._calls_first(), *self._loading("\n".join(lines)), *lines]
+        loading, more = self._loading("\n".join(lines), inputs)
+        if more:
+            at = inputs.index(more[0])
+            inputs[at : at + len(more)] = ["*more"]
+            lines = [line.replace(arguments, f"({', '.join(inputs)})") for line in lines]
+        lines = [*self._calls_first(), *loading, *lines]
         parameters = ", ".join(self.arguments.values())
         text = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in lines) + "\n"
         namespace = self.names.namespace

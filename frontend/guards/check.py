@@ -110,7 +110,7 @@ class CompiledGuards:
     def _emit_tensors(checker: tuple[Any, list[Source]], loader: Loader, names: Names, lines: list[str]) -> None:
         check, sources = checker
         if sources:
-            variables = ", ".join(map(loader.load, sources))
+            variables = loader.load_all(sources)
             lines.append(f"if not {names.const(check, 'tensors_')}.check({variables}): return False")
 
     # --- the reason ------------------------------------------------------------------------------------------------

@@ -51,6 +51,10 @@ class Loader:
             self._loaded[source] = text
         return text
 
+    def load_all(self, sources: list[Source]) -> str:
+        """The arguments of a call that gets the values of ``sources``."""
+        return ", ".join(map(self.load, sources))
+
     def prologue(self) -> list[str]:
         """Lines that have to stand ahead of all others."""
         return []

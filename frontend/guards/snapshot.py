@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import logging
 import sys
 import weakref
@@ -184,7 +185,7 @@ def _take(
 
     check, _ = guards.write([*walk.pins().values(), *conditions], groups, make_loader, snapshot=True)
     walk.watch.seal()
-    snapshot = Snapshot(walk.watch, roots, check, tuple(map(walk.value, loaders[0].settled)))
+    snapshot = Snapshot(walk.watch, roots, check, loaders[0].values())
     if known and not any(value is root for value in inputs for root in walk.roots.values()):
         begins = zip(guards.inputs.roots, begin, strict=True)
         snapshot.knows_inputs(
@@ -203,14 +204,33 @@ class _SettledLoader(Loader):
     def __init__(self, names: Names, lines: list[str], walk: Walk) -> None:
         super().__init__(names, lines, lambda source: f"L[{source.name!r}]")
         self._walk = walk
-        self.settled: dict[Source, str] = {}
+        self._settled: dict[Source, str] = {}
+        self._groups: dict[str, list[Source]] = {}
 
     def load(self, source: Source) -> str:
-        if source in self.settled:
-            return self.settled[source]
-        if source in self._walk.pinned or not self._walk.may_keep(self._walk.value(source)):
-            return super().load(source)
-        return self.settled.setdefault(source, f"s{len(self.settled)}")
+        if source in self._settled:
+            return self._settled[source]
+        return self._settled.setdefault(source, f"s{len(self._settled)}") if self._is(source) else super().load(source)
+
+    def load_all(self, sources: list[Source]) -> str:
+        """Settled ones that follow each other are one tuple, which a call gets as it is."""
+        found = []
+        for settled, group in itertools.groupby(sources, self._is):
+            if settled:
+                found.append(f"*t{len(self._groups)}")
+                self._groups[found[-1][1:]] = list(group)
+            else:
+                found.extend(map(self.load, group))
+        return ", ".join(found)
+
+    def _is(self, source: Source) -> bool:
+        return source not in self._walk.pinned and self._walk.may_keep(self._walk.value(source))
+
+    def values(self) -> tuple:
+        """``S``."""
+        groups = (tuple(map(self._walk.value, group)) for group in self._groups.values())
+        return (*map(self._walk.value, self._settled), *groups)
 
     def prologue(self) -> list[str]:
-        return [f"({', '.join(self.settled.values())},) = S"] if self.settled else []
+        names = ", ".join([*self._settled.values(), *self._groups])
+        return [f"({names},) = S"] if names else []

@@ -431,6 +431,26 @@ class CachedResult(Source):
 
 
 @kind
+class CachedResultOf(Source):
+    """What a function behind a cache returns for numbers, of which some are loaded from where they are."""
+
+    parent: Source
+    args: tuple  # with the source in the place of a number that is loaded
+    names: tuple[str, ...]  # of the last arguments, which are passed by name
+
+    def expression(self, out: Loader) -> str:
+        loaded = [out.load(arg) if isinstance(arg, Source) else out.const(arg) for arg in self.args]
+        plain = len(loaded) - len(self.names)
+        named = [f"{name}={value}" for name, value in zip(self.names, loaded[plain:], strict=True)]
+        return f"{out.load(self.parent)}({', '.join([*loaded[:plain], *named])})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}(...)"
+
+    follow = not_followed
+
+
+@kind
 class NumpyItem(Source):
     """The Python number that one of NumPy's is."""
 

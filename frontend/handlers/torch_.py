@@ -305,9 +305,7 @@ def inference_mode(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, V
     given = (*args, *kwargs.values())
     if given and given[0].pytype() is not bool:  # used as a decorator without parentheses
         return InferenceModeValue().call(tr, args, kwargs)
-    if given and not given[0].truth(tr):
-        raise GraphBreak(breaks.TORCH_STATE, "torch.inference_mode(False)")
-    return InferenceModeValue()
+    return InferenceModeValue(given[0].truth(tr) if given else True)
 
 
 @handles(ti.set_grad_enabled)

@@ -69,12 +69,12 @@ def decide(session: Session | None, frame: Any) -> Decision:
         return SKIP_FRAME
     interrupts.raise_kept()
     with shared.lock:
-        outer, this_thread.converting = this_thread.converting, True
+        outer, this_thread.doing.converting = this_thread.doing.converting, True
         grad_mode = torch.is_grad_enabled()
         try:
-            return _convert(session, frame, this_thread.owner)
+            return _convert(session, frame, this_thread.doing.owner)
         finally:
-            this_thread.converting = outer
+            this_thread.doing.converting = outer
             if torch.is_grad_enabled() != grad_mode:  # an interrupt came between switching it and the way back
                 ti.set_grad_enabled(grad_mode)
 
@@ -229,8 +229,8 @@ def _eager_reason(state: CodeState, stance: str) -> str | None:
 
 def _note_uncaptured(frame: Any, more: bool) -> None:
     """Count a frame that is never captured, if it has tensors to compute with; ``more``: others are not counted."""
-    record, code = this_thread.owner, frame.f_code
-    if isinstance(record, Record) and not this_thread.converting and has_tensors(frame.f_locals):
+    record, code = this_thread.doing.owner, frame.f_code
+    if isinstance(record, Record) and not this_thread.doing.converting and has_tensors(frame.f_locals):
         if not _has_readable_name(code):
             reason = UNREADABLE_NAME
         else:

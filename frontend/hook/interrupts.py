@@ -64,14 +64,14 @@ def keep(error: BaseException) -> bool:
 
     Other exceptions come from reading or comparing what the guards are about, which the program itself did not do.
     """
-    if this_thread.owner is not None and (isinstance(error, TimeoutError) or not isinstance(error, Exception)):
-        this_thread.owner.must_raise = error.with_traceback(None)
+    if this_thread.doing.owner is not None and (isinstance(error, TimeoutError) or not isinstance(error, Exception)):
+        this_thread.doing.owner.must_raise = error.with_traceback(None)
     return False
 
 
 def raise_kept() -> None:
     """Raise what :func:`keep` kept in the compiled call that is running."""
-    owner = this_thread.owner
+    owner = this_thread.doing.owner
     if owner is None or owner.must_raise is None or isinstance(owner.must_raise, Unsupported):
         return
     error, owner.must_raise = owner.must_raise, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Hashable, Mapping
@@ -66,15 +67,21 @@ class Record(dict[Any, list[int]]):
 
 
 def running_record() -> Record | None:
-    return this_thread.owner if isinstance(this_thread.owner, Record) else None
+    return this_thread.doing.owner if isinstance(this_thread.doing.owner, Record) else None
 
 
 class _Token:
     __slots__ = ()
+    if sys.version_info < (3, 13):
+        # The C hook asks for this in each call, and an AttributeError would be written in words.  A method of nothing
+        # says no at once.
+        _torchdynamo_orig_backend = staticmethod.__new__(staticmethod)
 
 
 class Callback:
     """Called by the C hook for frames that have no compiled code whose guards hold."""
+
+    __slots__ = ("_decide", "_session", "_tokens", "_torchdynamo_orig_backend")  # the first place that is looked in
 
     def __init__(self, session: Session, decide: Decide) -> None:
         self._session = weakref.ref(session)
@@ -183,7 +190,7 @@ class Session:
             self._used = False
             self.states.clear()
             self.callback.renew()
-            if this_thread.only_thread() and not this_thread.converting:
+            if this_thread.only_thread() and not this_thread.doing.converting:
                 # Elsewhere another thread may be on its way into an entry; those go with the session then.
                 entries.drop(self._managers)
         for session in self._forced.values():

@@ -75,8 +75,10 @@ def disable(fn: Any = None, *, reason: str = "", recursive: bool = True) -> Any:
         @functools.wraps(fn)
         def disabled(*args: Any, **kwargs: Any) -> Any:
             previous = ti.set_eval_frame(None)
-            if previous is not None and this_thread.owner is not None:
-                this_thread.owner.note_calls(Frame(getattr(fn, "__qualname__", type(fn).__qualname__), ""), DISABLED)
+            if previous is not None and this_thread.doing.owner is not None:
+                this_thread.doing.owner.note_calls(
+                    Frame(getattr(fn, "__qualname__", type(fn).__qualname__), ""), DISABLED
+                )
             try:
                 return fn(*args, **kwargs)
             finally:

@@ -48,6 +48,7 @@ class SymbolicNumbers(Tracer):
             scalars=dims.scalars,
             dynamic_outputs=dims.dynamic_outputs,
         )
+        self.fake_mode.refuses_dtypes = True
         self.shape_env = self.fake_mode.shape_env
         self.shape_inputs: list[tuple[Any, Source]] = []  # (fake tensor or symbol, source), for shape guards
         self.marked: list[tuple[torch.Tensor, Any, Dims, Source]] = []  # inputs with marks, for their constraints

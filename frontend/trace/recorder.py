@@ -383,6 +383,7 @@ class GraphRecorder(SymbolicNumbers):
 
     def finish(self, outputs: Sequence[Value]) -> torch.fx.GraphModule:
         """Close the graph with a flat tuple of outputs and drop what nothing needs."""
+        self.fake_mode.refuses_dtypes = False  # compilers trace with it, and know more dtypes than eager's kernels
         self.graph.output(tuple(value.arg(self) for value in outputs))
         if self.has_unbacked:
             ti.insert_runtime_asserts(torch.fx.GraphModule(dict(self.modules), self.graph), self.shape_env)

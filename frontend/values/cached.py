@@ -9,10 +9,12 @@ import weakref
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..breaks import C_FUNCTION, GraphBreak
 from ..bytecode import normalize
 from ..capture.attempts import StateChanged
-from ..guards.sources import Attr, CachedResult, Const
+from ..guards.sources import Attr, CachedResult, CachedResultOf, Const
 from .base import MISSING, Value
 from .classes import BuiltinValue
 from .constants import CONST_TYPES, SymValue
@@ -43,25 +45,43 @@ _CALCULATE = frozenset(
 _MORE = frozenset(
     {
         "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_NAME", "LOAD_CELL", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF",
-        "IMPORT_NAME", "MAKE_FUNCTION", "UNSUPPORTED", "BUILD_LIST", "BUILD_SET", "BUILD_MAP",
+        "IMPORT_NAME", "MAKE_FUNCTION", "UNSUPPORTED",
+    }
+)  # fmt: skip
+_MAKE = frozenset({"BUILD_LIST", "BUILD_SET", "BUILD_MAP"})
+_OF_TENSORS = frozenset(
+    {
+        "abs", "arange", "bfloat16", "bool", "ceil", "cat", "chunk", "clamp", "contiguous", "cos", "cumsum", "device",
+        "diag", "double", "dtype", "einsum", "exp", "expand", "eye", "flatten", "flip", "float", "float16", "float32",
+        "float64", "floor", "full", "half", "inf", "int", "int32", "int64", "linspace", "log", "log2", "long",
+        "masked_fill", "masked_fill_", "matmul", "max", "mean", "meshgrid", "min", "norm", "ones", "ones_like",
+        "outer", "permute", "pi", "pow", "repeat", "reshape", "shape", "sin", "size", "sqrt", "squeeze", "stack",
+        "sum", "t", "tensor", "transpose", "tril", "triu", "unsqueeze", "view", "where", "zeros", "zeros_like",
     }
 )  # fmt: skip
 
 
-def only_calculates(function: Any, within: tuple[Any, ...] = ()) -> bool:
-    """Whether a function reads nothing but its arguments, makes no object that can change, and calls none that does."""
+def only_calculates(function: Any, within: tuple[Any, ...] = (), tensors: bool = False) -> bool:
+    """Whether a function reads nothing but its arguments and calls none that does.
+
+    Unless it is to make ``tensors``, it makes no object that can change either.
+    """
     if type(function) is not types.FunctionType or function in within or function.__closure__:
         return False
     given = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     if not all(type(value) in CONST_TYPES for value in given):
         return False
     for op in normalize(function.__code__).ops:
-        if op.name in _MORE:
+        if op.name in _MORE or (not tensors and op.name in _MAKE):
+            return False
+        if tensors and op.name in ("LOAD_ATTR", "LOAD_METHOD") and op.arg not in _OF_TENSORS:
             return False
         if op.name == "LOAD_GLOBAL":
             found = function.__globals__.get(op.arg, MISSING)
             is_builtin = found is MISSING and op.arg in _CALCULATE
-            if not is_builtin and found is not math and not only_calculates(found, (*within, function)):
+            if is_builtin or found is math or (tensors and found is torch):
+                continue
+            if not only_calculates(found, (*within, function), tensors):
                 return False
     return True
 
@@ -75,9 +95,13 @@ class CachedFunctionValue(BuiltinValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if any(isinstance(value, SymValue) for value in (*args, *kwargs.values())) and self._only_calculates():
-            wrapped = tr.wrap(self.obj.__wrapped__, None if self.source is None else Attr(self.source, "__wrapped__"))
-            return wrapped.call(tr, args, kwargs)
+        if any(isinstance(value, SymValue) for value in (*args, *kwargs.values())):
+            wrapped = getattr(self.obj, "__wrapped__", None)
+            if only_calculates(wrapped):  # no program can tell a number of the cache from a new one
+                inner = tr.wrap(wrapped, None if self.source is None else Attr(self.source, "__wrapped__"))
+                return inner.call(tr, args, kwargs)
+            if (found := self._of_numbers(tr, wrapped, args, kwargs)) is not None:
+                return found
         plain = tuple(self._key(tr, value) for value in args)
         named = {name: self._key(tr, value) for name, value in kwargs.items()}
         before = self.obj.cache_info()
@@ -94,9 +118,26 @@ class CachedFunctionValue(BuiltinValue):
         base = self.source or Const(self.obj, self.describe())
         return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
 
-    def _only_calculates(self) -> bool:
-        """Whether it makes numbers of numbers, so that no program can tell a result of the cache from a new one."""
-        return only_calculates(getattr(self.obj, "__wrapped__", None))
+    def _of_numbers(self, tr: Tracer, wrapped: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+        """The cache's own tensors for symbolic numbers, as inputs: their function may be called at any time."""
+        if tr.active_contexts or tr.defaults.is_set or not only_calculates(wrapped, tensors=True):
+            return None
+        given, sources = [], []
+        for value in (*args, *kwargs.values()):
+            if value.is_const():
+                given.append(value.const(tr))
+                sources.append(given[-1])
+            elif not isinstance(value, SymValue) or (source := tr.number_source(value.node)) is None:
+                return None
+            else:
+                given.append(value.sym.node.hint)
+                sources.append(source)
+        try:
+            result = self.obj(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+        except Exception as error:
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
+        base = self.source or Const(self.obj, self.describe())
+        return tr.wrap(result, CachedResultOf(base, tuple(sources), tuple(kwargs)))
 
     def _key(self, tr: Tracer, value: Value) -> Any:
         """What the cache knows an argument by: a constant, or an object that no other equals."""

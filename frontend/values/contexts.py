@@ -131,12 +131,14 @@ class GradModeValue(ContextValue):
 class InferenceModeValue(ContextValue):
     """``torch.inference_mode()``: the graph computes without gradients, and what leaves it is made an inference tensor.
 
-    Tracing continues in the real mode, so that fake tensors answer, and refuse, what real ones would.
+    Tracing continues in the real mode, so that fake tensors answer, and refuse, what real ones would.  Switched off
+    where it is not on, it only switches gradients on.
     """
 
-    __slots__ = ("before", "entered")
+    __slots__ = ("before", "entered", "mode")
 
-    def __init__(self, source: Source | None = None) -> None:
+    def __init__(self, mode: bool = True, source: Source | None = None) -> None:
+        self.mode = mode
         self.source = source
         self.before: Any = False
         self.entered: Any = None  # the real mode
@@ -147,17 +149,19 @@ class InferenceModeValue(ContextValue):
     def enter(self, tr: Tracer) -> Value:
         if tr.region is not None or self.entered is not None:
             raise GraphBreak(TORCH_STATE, "torch.inference_mode inside of a function that torch calls")
+        if not self.mode and torch.is_inference_mode_enabled():
+            raise GraphBreak(TORCH_STATE, "torch.inference_mode(False) in inference mode")
         self.before = tr.grad_enabled
-        tr.set_grad(False)
-        self.entered = _enter_inference_mode(True)
-        tr.inference_modes += 1
+        tr.set_grad(not self.mode)
+        self.entered = _enter_inference_mode(self.mode)
+        tr.inference_modes += self.mode
         return ConstValue(None)
 
     def leave(self, tr: Tracer) -> None:
         if self.entered is None:
             raise GraphBreak(TORCH_STATE, "leaving torch.inference_mode, which was entered before a graph break")
         self.restore()
-        tr.inference_modes -= 1
+        tr.inference_modes -= self.mode
         tr.set_grad(self.before)
 
     def restore(self) -> None:
@@ -166,11 +170,11 @@ class InferenceModeValue(ContextValue):
             self.entered = None
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        return ConstValue(True) if name == "mode" else super().getattr(tr, name)
+        return ConstValue(self.mode) if name == "mode" else super().getattr(tr, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "clone":
-            return InferenceModeValue()
+            return InferenceModeValue(self.mode)
         if name == "__call__":
             return self.call(tr, args, kwargs)
         return super().call_method(tr, name, args, kwargs)
@@ -181,7 +185,7 @@ class InferenceModeValue(ContextValue):
         return wrapper.call(tr, [BuiltinMethodValue(self, torch.inference_mode, "clone"), *args], kwargs)
 
     def rebuild(self, out: FrameWriter) -> str:
-        return out.shell(self, f"{out.names.const(torch.inference_mode)}()")
+        return out.shell(self, f"{out.names.const(torch.inference_mode)}({self.mode})")
 
 
 def as_inference(tensor: torch.Tensor) -> torch.Tensor:
@@ -312,10 +316,10 @@ def wrap_context(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
         tr.guards_type(source, cls)
         mode = obj.mode if cls is torch.set_grad_enabled else cls is torch.enable_grad
         return GradModeValue(cls, mode, vars(obj).get("prev", False), source)
-    if cls is torch.inference_mode and obj.mode is True:
+    if cls is torch.inference_mode and type(obj.mode) is bool:
         tr.guards_type(source, cls)
-        tr.guards_equal(source and Attr(source, "mode"), True)
-        return InferenceModeValue(source)
+        tr.guards_equal(source and Attr(source, "mode"), obj.mode)
+        return InferenceModeValue(obj.mode, source)
     if cls is torch.autocast:
         tr.guards_type(source, cls)
         values = []

@@ -21,9 +21,10 @@ def _loads(value: Node, position: Index) -> set[Buffer]:
 
 @dataclass(eq=False)
 class Scan:
-    """``target[position] = value`` combined by ``op``, "sum" or "prod", with those before it in the loop ``along``.
+    """``target[position] = value`` combined by ``op`` with those before it in the loop ``along``.
 
-    ``value`` has the type in which it is accumulated, ``rows`` are the other loops.
+    ``op`` is "sum", "prod", "max" or "min", of which only the CPU knows the last two.  ``value`` has the type in which
+    it is accumulated, ``rows`` are the other loops.
     """
 
     target: Buffer

@@ -67,7 +67,7 @@ def _chosen(parts: Sequence[Value], dim: int, sizes: Sequence[Index]) -> Value:
 @lowers(aten.stack.default)
 def _stack(ctx: Context, tensors: Sequence[Value], dim: int = 0) -> Value:
     dim %= tensors[0].rank + 1
-    if dim == tensors[0].rank and _are_unpacked(tensors):
+    if dim == tensors[0].rank and (_are_unpacked(tensors) or _interleave(ctx, tensors)):
         return _in_turn(tensors, ctx)
     return joined(ctx, [converted(t, ctx.dtype).unsqueeze(dim) for t in tensors], dim, ctx.sizes())
 
@@ -81,6 +81,13 @@ def _are_unpacked(tensors: Sequence[Value]) -> bool:
         return False
     elements = [t.at(t.variables()) for t in tensors]
     return all(len(e.loads) == 1 and e.loads[0][0].dtype.itemsize == 1 and e.cost <= KEEP_COST for e in elements)
+
+
+def _interleave(ctx: Context, tensors: Sequence[Value]) -> bool:
+    """Whether vectors of them are shuffled into one another, rather than written a number at a time."""
+    if ctx.program.device.type != "cpu" or not 2 <= len(tensors) <= _MOST_IN_TURN or ctx.dtype.itemsize not in (2, 4):
+        return False
+    return all(t.at(t.variables()).cost <= KEEP_COST for t in tensors)
 
 
 def _in_turn(tensors: Sequence[Value], ctx: Context) -> Value:

@@ -12,7 +12,9 @@ from ..ir.expressions import Node, compute_type
 from ..ir.layout import ONCE_COST
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
 from ..ir.ordered_loops import Scan, loops
+from ..ir.program import Program
 from ..ir.values import Place, Value, broadcast, scalar
+from . import calls
 from .pointwise import converted, power
 from .registry import Context, aten, dims_of, lowers
 
@@ -247,7 +249,14 @@ def _softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
     powers = Value(a.sizes, apart.dtype, lambda at: unary("exp", apart.at(at)))
     ctx.program.realize(powers)
     total = ctx.program.reduce("sum", powers, dims, apart.dtype, lambda node: node).expand(a.sizes)
-    return Value(a.sizes, ctx.dtype, lambda at: ops.cast(binary("div", powers.at(at), total.at(at)), ctx.dtype))
+
+    def element(at: Any) -> Node:
+        if compute_type(ctx.dtype) is ctx.dtype:
+            return ops.cast(binary("div", powers.at(at), total.at(at)), ctx.dtype)
+        # One division for the row: what this rounds in float32 is far below what half precision rounds.
+        return binary("mul", powers.at(at), binary("div", const(1, apart.dtype), total.at(at)))
+
+    return Value(a.sizes, ctx.dtype, element)
 
 
 @lowers(aten._log_softmax.default)
@@ -355,6 +364,17 @@ def _vector_norm(
 # --- running sums and products ----------------------------------------------------------------------------------------
 
 
+def _running(program: Program, a: Value, dim: int, op: str, dtype: torch.dtype, strides: Any) -> Value:
+    """What each element and those before it along ``dim`` come to, in memory; combined as ``dtype``."""
+    variables = a.variables()
+    (along,) = loops(variables[dim : dim + 1])
+    buffer = program.buffer(a.dtype, a.sizes, strides)
+    position = Place(buffer, buffer.strides, 0).position(variables)
+    rows = loops([v for d, v in enumerate(variables) if d != dim])
+    program.add(Scan(buffer, position, ops.cast(a.at(variables), dtype), rows, along, op))
+    return program.stored(buffer)
+
+
 def _cumulative(op: str) -> Any:
     def lower(ctx: Context, a: Value, dim: int, *, dtype: Any = None) -> Value:
         if ctx.dtype is torch.bool:
@@ -363,24 +383,52 @@ def _cumulative(op: str) -> Any:
         if a.rank == 0 or any(type(s) is int and s == 0 for s in a.sizes):
             return a
         dim %= a.rank
-        variables = a.variables()
-        along = loops(variables[dim : dim + 1])
-        if not along:
+        if not loops(a.variables()[dim : dim + 1]):
             return a
-        program = ctx.program
-        buffer = program.buffer(ctx.dtype, a.sizes, ctx.strides())
-        if a.at(variables).cost >= ONCE_COST:  # which loops compute in vectors, and a sum along rows does not
-            program.realize(a)
-        position = Place(buffer, buffer.strides, 0).position(variables)
+        if a.at(a.variables()).cost >= ONCE_COST:  # which loops compute in vectors, and a sum along rows does not
+            ctx.program.realize(a)
         # As in eager, floating-point numbers are added up in float64.
         wide = torch.float64 if ctx.dtype.is_floating_point else ctx.dtype
-        value = ops.cast(a.at(variables), wide)
-        rows = loops([v for d, v in enumerate(variables) if d != dim])
-        program.add(Scan(buffer, position, value, rows, along[0], op))
-        return program.stored(buffer)
+        return _running(ctx.program, a, dim, op, wide, ctx.strides())
 
     return lower
 
 
 lowers(aten.cumsum.default)(_cumulative("sum"))
 lowers(aten.cumprod.default)(_cumulative("prod"))
+
+
+def _extreme_so_far(packet: Any, op: str) -> Any:
+    def lower(ctx: Context, a: Value, dim: int) -> Any:
+        """The position is that of the last element which equals the extreme so far: the greatest of those positions."""
+        values, positions = ctx.val
+        computed = compute_type(a.dtype)
+        known = all(type(s) is int and s != 0 for s in a.sizes)
+        if not known or a.dtype is torch.bool or values.device.type != "cpu" or not a.rank:
+            return calls.call(ctx, packet.default, (a, dim), {})
+        dim %= a.rank
+        along_rows = dim == a.rank - 1 and any(n.args[1] == 1 for n in ctx.node.users)
+        if along_rows and a.numel != a.sizes[dim]:  # two passes for two results are slower than torch's one
+            return calls.call(ctx, packet.default, (a, dim), {})
+        ctx.keep(a)
+        if not loops(a.variables()[dim : dim + 1]):
+            return a, Value(a.sizes, torch.int64, lambda _: const(0, torch.int64))
+        best = _running(ctx.program, a, dim, op, computed, ctx.strides(values))
+
+        def position(at: Any) -> Node:
+            x = ops.cast(a.at(at), computed)
+            taken = compare("eq", x, ops.cast(best.at(at), computed))
+            if ops.is_float(computed):
+                taken = binary("or", taken, compare("ne", x, x))
+            return ops.where(taken, ops.from_index(at[dim]), const(-1, torch.int64))
+
+        taken = Value(a.sizes, torch.int64, position)
+        extent = a.sizes[dim]
+        counted = torch.int32 if type(extent) is int and extent < 2**31 else torch.int64
+        return best, _running(ctx.program, taken, dim, "max", counted, ctx.strides(positions))
+
+    return lower
+
+
+lowers(aten.cummax.default)(_extreme_so_far(aten.cummax, "max"))
+lowers(aten.cummin.default)(_extreme_so_far(aten.cummin, "min"))

@@ -1,4 +1,4 @@
-"""Images in other sizes whose elements are copies: nearest neighbours in whole steps, and shuffled pixels."""
+"""Images whose elements are copies: nearest neighbours, and shuffled pixels and channels."""
 
 from __future__ import annotations
 
@@ -33,16 +33,30 @@ def _steps(extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any],
     return None if any(t is None for t in found) else [t for t in found if t is not None]
 
 
+def _position(at: Any, extent: Any, count: Any, scale: float | None, middle: bool) -> Any:
+    """Which element is nearest, as torch's kernel computes it in float32."""
+    ratio = float(torch.tensor(1 / scale if scale is not None and scale > 0 else extent / count, dtype=torch.float32))
+    number = ops.cast(ops.from_index(at), torch.float32)
+    number = binary("add", number, const(0.5, torch.float32)) if middle else number
+    found = ops.cast(binary("mul", number, const(ratio, torch.float32)), torch.int64)
+    return index.data(binary("minimum", found, const(extent - 1, torch.int64)))
+
+
 def _nearest(op: Any, rank: int, middle: bool) -> Any:
     def lower(ctx: Context, a: Value, size: Any, *scales: Any) -> Any:
         given = scales or (None,) * rank
-        steps = _steps(a.sizes[-rank:], ctx.sizes()[-rank:], given, middle)
-        if steps is None:
+        extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
+        steps = _steps(extents, counts, given, middle)
+        known = all(type(n) is int and 0 < n < 2**24 for n in (*extents, *counts))
+        if steps is None and (not known or ctx.program.device.type != "cpu"):
             return calls.call(ctx, op, (a, size, *scales), {})
         ctx.keep(a)
 
         def element(at: Any) -> Node:
-            return a.at((*at[:-rank], *(index.floordiv(i, s) for i, s in zip(at[-rank:], steps, strict=True))))
+            if steps is not None:
+                return a.at((*at[:-rank], *(index.floordiv(i, s) for i, s in zip(at[-rank:], steps, strict=True))))
+            where = zip(at[-rank:], extents, counts, given, strict=True)
+            return a.at((*at[:-rank], *(_position(i, n, c, s, middle) for i, n, c, s in where)))
 
         return ctx.program.realize(Value(ctx.sizes(), a.dtype, element), layout(ctx, a, ctx.val))
 
@@ -98,6 +112,13 @@ def _pixel_shuffle(ctx: Context, a: Value, factor: int) -> Value:
     n = len(lead)
     apart = a.view((*lead, index.exact(channels, factor * factor), factor, factor, height, width))
     return apart.permute((*range(n), n, n + 3, n + 1, n + 4, n + 2)).view(ctx.sizes())
+
+
+@lowers(aten.channel_shuffle.default)
+def _channel_shuffle(ctx: Context, a: Value, groups: int) -> Value:
+    batch, channels, *rest = a.sizes
+    apart = a.view((batch, groups, index.exact(channels, groups), *rest))
+    return apart.permute((0, 2, 1, *range(3, apart.rank))).view(ctx.sizes())
 
 
 @lowers(aten.pixel_unshuffle.default)

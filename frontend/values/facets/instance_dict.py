@@ -29,8 +29,9 @@ class InstanceDictValue(Value):
 
     def _names(self, tr: Tracer) -> list[str]:
         owner = self.owner
-        real = [] if owner.obj is MISSING else list(own_namespace(owner.obj) or ())
-        if real and owner.source is not None:
+        namespace = None if owner.obj is MISSING else own_namespace(owner.obj)
+        real = list(namespace or ())
+        if namespace is not None and owner.source is not None:
             source = owner.own_source("__dict__")
             assert source is not None
             tr.guards.add(Keys(source, tuple(real), "attributes"))

@@ -20,6 +20,7 @@ from torchmux.frontend.guards.closed import all_kinds, kind
 from torchmux.frontend.guards.sources import (
     Attr,
     CachedResult,
+    CachedResultOf,
     Cell,
     CellContents,
     ClosureCell,
@@ -104,6 +105,7 @@ EXAMPLES = [
     (Converted(x, str), 3, "3", "x"),
     (Drawn(x, "randrange", (3, 4), str, 0), random.Random(0), "3", "x.randrange()"),
     (CachedResult(x, (3,), {"plus": 1}), squared, 10, "x(...)"),
+    (CachedResultOf(x, (Const(3, "3"), 1), ("plus",)), squared, 10, "x(...)"),
     (Proxied(x), types.MappingProxyType(NUMBERS), NUMBERS, "x"),
     (NumpyItem(x), np.int64(3), 3, "x.item()"),
     (Referent(x), weakref.ref(KEPT), KEPT, "x()"),

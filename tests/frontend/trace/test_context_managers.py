@@ -141,11 +141,31 @@ def inference_mode(x):
     return y, y.is_inference(), inside
 
 
-@feature(more="inference mode is entered between graphs", inputs=with_leaf)
+@feature(inputs=with_leaf)
 def inference_mode_switched_off(x):
-    with torch.inference_mode(False):
+    with torch.no_grad():
+        with torch.inference_mode(False):
+            y, inside = x * 2, (torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        z = x * 3
+    return y, inside, z, torch.is_grad_enabled()
+
+
+@feature(inputs=with_leaf)
+def inference_mode_switched_off_between_graphs(x):
+    with torch.inference_mode(mode=False):
         y = x * 2
-    return y
+        print(end="")
+        z = x * 3
+    return y, z, x * 4
+
+
+@feature(more="what is inside of it runs in eager", backward=False)
+def inference_mode_switched_off_within(x):
+    with torch.inference_mode():
+        y = x * 2
+        with torch.inference_mode(False):
+            z = torch.ones(2)
+    return y, z, z.is_inference()
 
 
 @feature(inputs=lambda: (torch.randn(4, 4), torch.nn.Linear(4, 4)))

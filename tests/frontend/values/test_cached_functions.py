@@ -170,3 +170,50 @@ def test_what_equals_as_a_number_is_another_argument():
 
     compiled = torchmux.compile(lambda x: (x * kind_of(1), x * kind_of(1.0), x * kind_of((True,)[0])), backend="eager")
     assert [y.item() for y in compiled(torch.ones(()))] == [2, 3, 3]
+
+
+@functools.lru_cache
+def ramp(n, *, scale=1.0):
+    return torch.arange(n).float() / 2, torch.full((n,), scale)
+
+
+ADDED = 1
+
+
+@functools.lru_cache
+def ramp_of_a_global(n):
+    return torch.arange(n) + ADDED
+
+
+def test_tensors_for_a_number_that_changes_are_the_cache_s_own():
+    def fn(x, bump, scale=1.0):
+        steps, ones = ramp(x.shape[0], scale=scale)
+        if bump:
+            steps.add_(1)
+        return x * steps + ones, steps
+
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    ramp.cache_clear()
+    for n, bump, scale in ((3, 0, 1.0), (4, 0, 1.0), (5, 1, 1.0), (5, 0, 2.0), (5, 0, 1.0), (3, 0, 3.0), (4, 1, 1.0)):
+        before = ramp(n, scale=scale)[0].clone() if (n, scale) != (4, 1.0) else None
+        got, steps = compiled(torch.ones(n), bump, scale)
+        assert steps is ramp(n, scale=scale)[0]
+        assert before is None or torch.equal(steps, before + bump)
+        assert torch.equal(got, torch.ones(n) * steps + scale)
+    assert torchmux.report(compiled).graph_count <= 5  # each way through "if" once, and once with each float
+    with pytest.raises(RuntimeError, match="upper bound"):
+        torchmux.compile(lambda x, n: x * ramp(n)[0].sum(), backend="eager", dynamic=True)(torch.ones(3), -2)
+
+
+def test_a_cached_function_that_reads_a_global_is_called_where_the_program_calls_it():
+    def fn(x):
+        return x * ramp_of_a_global(x.shape[0])
+
+    global ADDED
+    compiled = torchmux.compile(fn, backend="eager")
+    for n in (3, 4, 3):
+        assert torch.equal(compiled(torch.ones(n)), torch.arange(n) + 1.0)
+    ADDED = 5
+    for n, added in ((3, 1), (4, 1), (5, 5), (6, 5)):
+        assert torch.equal(compiled(torch.ones(n)), torch.arange(n) + float(added))
+    ADDED = 1

@@ -8,10 +8,12 @@ autocast such operators are therefore taken apart here, with autocast active.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch.fx import GraphModule, Interpreter
 
 from torchmux import torch_internals as internals
@@ -70,6 +72,9 @@ class _TakesApart(internals.TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.active or not isinstance(func, internals.OpOverload) or self._is_known(func):
             return func(*args, **kwargs)
+        if func in _FORMULAS:
+            with self, self._casting():
+                return _FORMULAS[func](*args, **kwargs)
         if internals.is_composite(func) and _IMPLICIT not in internals.python_kernels(func):
             with self, self._casting():
                 return internals.run_kernel(func, _IMPLICIT, *args, **kwargs)
@@ -123,3 +128,26 @@ class _Sees(internals.TorchDispatchMode):
                 with self, self._outer._casting():
                     return internals.run_kernel(func, key, *args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _encoder_layer(
+    x: Any, width: int, heads: int, qkv: Any, qkv_bias: Any, projection: Any, projection_bias: Any, use_gelu: bool,
+    norm_first: bool, eps: float, weight1: Any, bias1: Any, weight2: Any, bias2: Any, ffn1: Any, ffn_bias1: Any,
+    ffn2: Any, ffn_bias2: Any, mask: Any = None, mask_type: int | None = None,
+) -> Any:  # fmt: skip
+    """What the kernel of ``nn.TransformerEncoderLayer`` calls; its sums are written over what attention returns."""
+    attention = (width, heads, qkv, qkv_bias, projection, projection_bias, mask, False, True, mask_type)
+    norm1 = functools.partial(F.layer_norm, normalized_shape=(width,), weight=weight1, bias=bias1, eps=eps)
+    norm2 = functools.partial(F.layer_norm, normalized_shape=(width,), weight=weight2, bias=bias2, eps=eps)
+    seen = norm1(x) if norm_first else x
+    attended = torch._native_multi_head_attention(seen, seen, seen, *attention)[0]
+    attended = (attended + x).to(attended.dtype)
+    attended = attended if norm_first else norm1(attended)
+    hidden = F.linear(norm2(attended) if norm_first else attended, ffn1, ffn_bias1)
+    result = F.linear(F.gelu(hidden) if use_gelu else F.relu(hidden), ffn2, ffn_bias2)
+    result = (result + attended).to(result.dtype)
+    return result if norm_first else norm2(result)
+
+
+_FORMULAS = {torch.ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer}
+"""Operators with kernels that call others, under autocast."""

@@ -512,6 +512,35 @@ template <class F> INLINE void some_rows(i64 from, i64 to, F body) {
   for (; at + 4 <= to; at += 4) body(at, Rows<4>());
   for (; at < to; at++) body(at, Rows<1>());
 }
+// Lanes moved up by so many, with ``first`` in those that are left; each half of a vector in two by itself.
+template <int by, class V, class T> INLINE V moved_up(V v, T first) {
+  constexpr int n = sizeof(V) / sizeof(T);
+  typedef decltype(v < v) I;
+  I at; for (int i = 0; i < n; i++) at[i] = i < by ? i : n + i - by;
+  return __builtin_shuffle(first - V{}, v, at);
+}
+template <int by, class H, class T> INLINE halves<T, H> moved_up(halves<T, H> v, T first) {
+  return {moved_up<by>(v.low, first), moved_up<by>(v.high, first)};
+}
+// Each lane combined with those before it, as far as these lie in the same n lanes.
+template <int n, int by = 1, class V, class T, class F> INLINE V prefixes(V v, T first, F f) {
+  if constexpr (by >= n) return v;
+  else return prefixes<n, 2 * by>(f(moved_up<by>(v, first), v), first, f);
+}
+// Each lane combined with all before it and with ``carry``, which becomes the last; ``first`` changes nothing.
+template <class V, class T, class F> INLINE V running(V v, T& carry, T first, F f) {
+  v = prefixes<LANES>(v, first, f);
+  T before = carry;
+  carry = f(carry, (T)v[LANES - 1]);  // a vector waits for no more than this of the one before
+  return f(splat(before), v);
+}
+template <class H, class T, class F> INLINE halves<T, H> running(halves<T, H> v, T& carry, T first, F f) {
+  v = prefixes<LANES / 2>(v, first, f);
+  v = f(halves<T, H>{first - H{}, v.low[LANES / 2 - 1] - H{}}, v);
+  T before = carry;
+  carry = f(carry, (T)v.high[LANES / 2 - 1]);
+  return f(splat(before), v);
+}
 // As sweep, with the number of one of FOLDS accumulators, so that sums need not wait for each other.
 #define FOLDS 4
 #define ALIKE(x) {x, x, x, x}

@@ -49,7 +49,7 @@ INLINE f32v at_least(f32v x, f32 least) { return x < least ? splat(least) : x; }
 INLINE f32v at_most(f32v x, f32 most) { return x > most ? splat(most) : x; }
 #endif
 // e**x in line: x = n ln 2 + r, a polynomial for e**r, and n put into the exponent.  A nan makes the polynomial one.
-struct Power { f32v p; i32v n; };
+struct Power { f32v p, n; };
 INLINE Power exp_parts(f32v x) {
   f32v n = fma(x, 1.44269504f, 12582912.f) - 12582912.f;
   f32v r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
@@ -59,19 +59,29 @@ INLINE Power exp_parts(f32v x) {
   p = fma(p, r, 4.1665795894e-2f);
   p = fma(p, r, 1.6666665459e-1f);
   p = fma(p, r, 5.0000001201e-1f);
-  return {fma(p * r, r, r) + 1.f, convert<i32v>(n)};
+  return {fma(p * r, r, r) + 1.f, n};
 }
+// p 2**n: of other processors in two steps, so that the smallest results come out as subnormals.
+#ifdef __AVX512F__
+INLINE f32v scaled(f32v p, f32v n) { return __builtin_ia32_scalefps512_mask(p, n, p, (u16)-1, 4); }
+INLINE f32v scaled_near(f32v p, f32v n) { return scaled(p, n); }
+#else
+INLINE f32v scaled(f32v p, f32v n) {
+  i32v whole = convert<i32v>(n), half = whole >> 1;
+  return p * (f32v)((half + 127) << 23) * (f32v)((whole - half + 127) << 23);
+}
+INLINE f32v scaled_near(f32v p, f32v n) { return p * (f32v)((convert<i32v>(n) + 127) << 23); }
+#endif
 INLINE f32v exp_near(f32v x) {  // between -87 and 88
   Power e = exp_parts(x);
-  return e.p * (f32v)((e.n + 127) << 23);
+  return scaled_near(e.p, e.n);
 }
-// In two steps, so that the smallest results come out as subnormals.  Off by at most 1.1 units in the last place.
+// Off by at most 1.1 units in the last place.
 // What is masked in attention becomes zero before it is scaled: processors take long over results that vanish.
 INLINE f32v m_exp(f32v x) {
   Power e = exp_parts(at_most(at_least(x, -104.f), 89.f));
   e.p = x <= -104.f ? f32v{} : e.p;
-  i32v half = e.n >> 1;
-  return e.p * (f32v)((half + 127) << 23) * (f32v)((e.n - half + 127) << 23);
+  return scaled(e.p, e.n);
 }
 INLINE f32 m_exp(f32 x) { return m_exp(splat(x))[0]; }
 INLINE f32v with_sign(f32v magnitude, f32v x) { return (f32v)((i32v)magnitude | ((i32v)x & (i32)0x80000000)); }
@@ -265,8 +275,7 @@ INLINE f32v m_exp2(f32v x) {  // off by at most 0.9 units in the last place
   p = fma(p, r, 5.550406128e-02f);
   p = fma(p, r, 2.402265072e-01f);
   p = fma(p, r, 6.931471825e-01f);
-  i32v whole = convert<i32v>(n), half = whole >> 1;
-  return fma(p, r, 1.f) * (f32v)((half + 127) << 23) * (f32v)((whole - half + 127) << 23);
+  return scaled(fma(p, r, 1.f), n);
 }
 #else
 #define MATH32_1(name) extern "C" f32v MATH(name, u10)(f32v); INLINE f32v m_##name(f32v x) { return MATH(name, u10)(x); }

@@ -277,3 +277,18 @@ def test_one_cast_for_many_calls():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert casts(1) == 1
     assert torchmux.report(compiled).share == 1
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_the_kernel_of_an_encoder_layer_calls_what_autocast_casts(norm_first):
+    layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", norm_first=norm_first, batch_first=True)
+    layer.eval().requires_grad_(False)
+    x, hidden = torch.randn(2, 5, 16), torch.rand(2, 5) < 0.3
+
+    def function(x, hidden):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(x, src_key_padding_mask=hidden)
+
+    compiled = torchmux.compile(function, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x, hidden), function(x, hidden), rtol=2e-2, atol=4e-2)

@@ -1,0 +1,56 @@
+"""Images whose elements are copies of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchmux
+
+_SIZES = [
+    {"size": (7, 33)},
+    {"size": (40, 5)},
+    {"scale_factor": 1.7},
+    {"scale_factor": (0.37, 2.3)},
+    {"size": (12, 57)},
+]
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_nearest_neighbours_in_any_step(mode: str, layout: torch.memory_format) -> None:
+    """The positions are computed in float32, as torch's kernels compute them."""
+    images = [torch.randint(0, 256, (2, 3, 12, 19), dtype=torch.uint8), torch.randn(2, 3, 12, 19)]
+    images = [image.contiguous(memory_format=layout) for image in images]
+
+    def function(*images: Any) -> Any:
+        return [F.interpolate(image, mode=mode, **given) for given in _SIZES for image in images]
+
+    compiled = torchmux.compile(function, backend="native", strict="own")
+    for found, expected in zip(compiled(*images), function(*images), strict=True):
+        assert torch.equal(found, expected) and found.stride() == expected.stride()
+
+
+def test_shuffled_channels() -> None:
+    def function(x: Any) -> Any:
+        return F.channel_shuffle(x, 3), F.channel_shuffle(x[0].flatten(1)[None], 2) + 1
+
+    x = torch.randn(2, 12, 5, 7)
+    compiled = torchmux.compile(function, backend="native", strict="own")
+    for found, expected in zip(compiled(x), function(x), strict=True):
+        assert torch.equal(found, expected) and found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_interleaved_by_vectors(dtype: torch.dtype) -> None:
+    def function(x: Any, y: Any) -> Any:
+        return torch.stack((x, y), -1), torch.stack((x, y, -x), -1), torch.stack((x, x + y), -1).flatten(-2)
+
+    x, y = torch.randint(-9, 9, (5, 70)).to(dtype), torch.randint(-9, 9, (5, 70)).to(dtype)
+    compiled = torchmux.compile(function, backend="native", strict="own")
+    for found, expected in zip(compiled(x, y), function(x, y), strict=True):
+        assert torch.equal(found, expected) and found.stride() == expected.stride()
+    assert torchmux.report(compiled).graphs[0].report.output_code[0].count("store_few<") >= 2

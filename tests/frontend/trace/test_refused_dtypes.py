@@ -1,0 +1,81 @@
+"""What eager refuses for its dtypes, every backend refuses: fake tensors do not, and a compiler would compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchmux
+
+REFUSED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "linear": F.linear,
+    "matmul": lambda x, y: x @ y,
+    "addmm": lambda x, y: torch.addmm(x, y, y),
+    "layer_norm": lambda x, y: F.layer_norm(x, (2,), y[0]),
+    "batch_norm": lambda x, y: F.batch_norm(x, y[0], y[1]),
+    "group_norm": lambda x, y: F.group_norm(x, 1, y[0]),
+    "cross_entropy": lambda x, y: F.cross_entropy(x, torch.tensor([0, 1]), weight=y[0]),
+    "binary_cross_entropy": lambda x, y: F.binary_cross_entropy(x / 2, y),
+    "index_add": lambda x, y: x.index_add(0, torch.tensor([0, 1]), y),
+    "setitem": lambda x, y: x.clone().__setitem__(torch.tensor([0, 1]), y),
+    "heaviside": torch.heaviside,
+    "complex": torch.complex,
+    "gelu": lambda x, y: F.gelu(x.long()),
+    "silu": lambda x, y: F.silu(x.long()),
+    "relu_of_bool": lambda x, y: torch.relu(x > 0),
+    "bitwise_and": lambda x, y: x & x,
+    "interpolate": lambda x, y: F.interpolate(x[None].long(), scale_factor=2),
+}
+TAKEN: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "promotes": lambda x, y: x + y * x.long() - (x > 0).int(),
+    "index": lambda x, y: x[torch.tensor([1])] + x.index_select(0, torch.tensor([0])),
+    "mask": lambda x, y: torch.where(x > 0, x, y).masked_fill(y > 3, 0),
+    "embedding": lambda x, y: F.embedding(x.long() - 1, x),
+    "norm_in_half": lambda x, y: F.layer_norm(x.bfloat16(), (2,), x[0], x[0]),
+    "converting_copy": lambda x, y: x.clone().copy_(y).add_(y),
+    "view_as_integers": lambda x, y: x.view(torch.int32) & 7,
+    "draws": lambda x, y: x.long().random_(2, 3),
+    "autocast": lambda x, y: _under_autocast(x, y),
+}
+
+
+def _under_autocast(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return x.bfloat16() @ x
+
+
+def _inputs() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.ones(2, 2), torch.ones(2, 2, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str, backend: str) -> None:
+    with pytest.raises((RuntimeError, NotImplementedError)) as eager:
+        REFUSED[name](*_inputs())
+    with pytest.raises((RuntimeError, NotImplementedError)) as compiled:
+        torchmux.compile(REFUSED[name], backend=backend)(*_inputs())
+    assert (compiled.type, str(compiled.value)) == (eager.type, str(eager.value))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", TAKEN)
+def test_taken(name: str, dynamic: bool) -> None:
+    got = torchmux.compile(TAKEN[name], backend="eager", fullgraph=True, dynamic=dynamic)(*_inputs())
+    torch.testing.assert_close(got, TAKEN[name](*_inputs()))
+
+
+def test_fullgraph_raises_what_eager_raises() -> None:
+    with pytest.raises(RuntimeError, match="expected m1 and m2 to have the same dtype"):
+        torchmux.compile(REFUSED["matmul"], backend="eager", fullgraph=True)(*_inputs())
+
+
+def test_random_state_is_left_alone() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    torchmux.compile(lambda x: x.long() + (x > 0), backend="eager")(torch.ones(2))
+    assert torch.equal(torch.get_rng_state(), before)
