@@ -196,3 +196,10 @@ def after_each_backward(trial: Trial) -> Any:
         with torch.no_grad():
             found.append(tuple(r.clone() for r in compiled(x.detach() + 1, weight)))
     return found, weight.grad
+
+
+@case("dynamic_shapes")
+def sizes_with_one_product(trial: Trial) -> Any:
+    """Code for any size tells sizes apart that have as many elements together."""
+    compiled = trial.compile(lambda x: (x * 2, x.sum(0), x.t() + 1, x.softmax(1)), dynamic=True)
+    return [compiled(trial.tensor(*size)) for size in ((2, 6), (3, 4), (4, 3), (6, 2), (2, 6))]
