@@ -149,8 +149,8 @@ class Codes:
     def _warm_up(self, compiled: CompiledGraph, inputs: Sequence[Any]) -> None:
         """One call, with its backward pass, which is compiled only when it runs, on inputs that nobody sees.
 
-        It is left out where somebody would see it: in random numbers, in buffers, or in what it does besides.  And beside
-        a process group: FSDP frees the memory of parameters while they are not used, in the program's thread.
+        It is left out where somebody would see it: in random numbers, in buffers, or in what it does besides.  And
+        beside a process group: FSDP frees the memory of parameters while they are not used, in the program's thread.
         """
         effects = self._effects
         if effects.once or effects.devices or self._inputs.shares_parameters or _is_distributed():

@@ -40,7 +40,7 @@ def without_onednn() -> Iterator[None]:
 
 @contextlib.contextmanager
 def lstm_states_in_shape() -> Iterator[None]:
-    """The last states of an LSTM as eager has them: torch's decomposition has a dimension too many before torch 2.13."""
+    """The last states of an LSTM as eager has them: before torch 2.13, its decomposition adds a dimension."""
     from torch._decomp import decompositions
 
     before = decompositions.one_layer_lstm
