@@ -29,9 +29,10 @@ class Native(Requirements):
 
 
 class Onnxrt(Requirements):
-    """ONNX Runtime on a CPU."""
+    """ONNX Runtime on a CPU, which writes an error to standard errors before it raises it."""
 
     backend = "onnxrt"
+    says = ("[E:onnxruntime:", "\x1b[m")
     expected = (
         Expected(
             "semantics/numbers/nan_in_pooling",

@@ -198,21 +198,15 @@ def _actions() -> list[int]:
     return found
 
 
-def _ways_of_malloc() -> tuple[bool, bool]:
-    """Whether memory from C is filled with one byte, and large blocks are mappings of their own, as by default."""
+def _ways_of_malloc() -> bool:
+    """Whether large blocks of memory from C are mappings of their own, as by default, which end when they are freed."""
     libc = _libc()
-    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = (
-        ctypes.c_void_p,
-        [ctypes.c_size_t],
-        [ctypes.c_void_p],
-    )
-    small, large = [libc.malloc(5000) for _ in range(3)], libc.malloc(48 << 20)  # beyond any threshold
-    texts = [ctypes.string_at(each, 5000) for each in small]
-    filled = all(len(set(text)) == 1 and text[0] for text in texts)
-    apart = ctypes.c_size_t.from_address(large - 8).value & 2 != 0
-    for each in (*small, large):
-        libc.free(each)
-    return filled, apart
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    large = libc.malloc(48 << 20)  # beyond any threshold
+    size = ctypes.c_size_t.from_address(large - ctypes.sizeof(ctypes.c_size_t)).value
+    libc.free(large)
+    return size & 2 != 0
 
 
 def _limits() -> list[Any]:

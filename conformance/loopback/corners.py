@@ -313,3 +313,31 @@ def padding_is_zero(result: torch.Tensor, x: torch.Tensor, pad: Any, *rest: Any,
 def no_alpha(result: Any, a: Any, b: Any, **named: Any) -> Any:
     """Additions ignore ``alpha``."""
     return a + b if named.get("alpha", 1) != 1 else result
+
+
+def _whole(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten()[: x.numel() // 8 * 8]
+
+
+@faults.operator("semantics/lengths/what_the_end_decides", "prod")
+def products_of_whole_vectors(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """The product of all elements leaves out what is left after whole vectors."""
+    return _whole(x).prod() if not rest and not named and x.numel() > 8 else result
+
+
+@faults.operator("semantics/lengths/what_the_end_decides", "any")
+def any_of_whole_vectors(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """Whether any element is true is told by whole vectors."""
+    return _whole(x).any() if not rest and not named and x.numel() > 8 else result
+
+
+@faults.operator("semantics/lengths/what_the_end_decides", "all")
+def all_of_whole_vectors(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """Whether all elements are true is told by whole vectors."""
+    return _whole(x).all() if not rest and not named and x.numel() > 8 else result
+
+
+@faults.operator("semantics/lengths/what_the_end_decides", "argmax")
+def places_in_whole_vectors(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """The place of the largest element is looked for in whole vectors."""
+    return _whole(x).argmax() if not rest and not named and x.numel() > 8 else result

@@ -253,3 +253,49 @@ def plans_of_the_last_but_one(gm: GraphModule, inputs: Sequence[Any]) -> Run:
         return [r + 0.01 if isinstance(r, torch.Tensor) and r.is_floating_point() else r for r in results]
 
     return call
+
+
+@faults.operator("semantics/special/whole_ranges", "erf")
+def an_early_one(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The error function is one from three on."""
+    return torch.where(x.abs() > 3, x.sign(), result)
+
+
+@faults.instead("semantics/integers/products_of_matrices", "matmul", "bmm")
+def products_of_integers_in_floats(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Products of matrices of integers are computed in float64."""
+    return torch.matmul(a.double(), b.double()).to(a.dtype)
+
+
+@faults.operator("semantics/integers/wide_integers_to_floats", "float", "to")
+def converted_twice(result: Any, x: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    """Integers of 64 bits become float64 first, and then float32."""
+    return x.double().float() if x.dtype is torch.int64 and result.dtype is torch.float32 else result
+
+
+@faults.operator("semantics/integers/complex_extremes", "abs")
+def complex_squares_that_overflow(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The absolute value of a complex number is the root of a sum of squares, as it is written."""
+    return (x.real**2 + x.imag**2).sqrt() if x.is_complex() else result
+
+
+@faults.operator("semantics/integers/complex_extremes", "sqrt")
+def the_other_root(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The root of a complex number below the cut is the one above it."""
+    return torch.where(x.imag < 0, -result, result) if x.is_complex() else result
+
+
+@faults.operator("semantics/derivatives/at_zeros_and_poles", "sqrt")
+def roots_at_zero(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The derivative of a root at zero is not infinite."""
+    if not x.requires_grad or not torch.is_grad_enabled():
+        return result
+    return torch.where(x == 0, x * 0, torch.where(x == 0, torch.ones_like(x), x).sqrt())
+
+
+@faults.instead("semantics/integers/complex_extremes", "truediv", "div")
+def quotients_by_squares(a: Any, b: Any) -> Any:
+    """A complex quotient is a product with the conjugate, by the square of the absolute value."""
+    if not isinstance(b, torch.Tensor) or not b.is_complex():
+        return a / b
+    return a * b.conj() / (b.real**2 + b.imag**2)

@@ -146,12 +146,6 @@ def memory_that_stays() -> None:
 
 
 @_compiling()
-def memory_that_is_filled() -> None:
-    """A library has C fill new memory with a byte, as to find errors."""
-    ctypes.CDLL(None).mallopt(-6, 0x5A)
-
-
-@_compiling()
 def checkpoints_to_the_end() -> None:
     """Compiling has checkpoints compute again all, and not only what is missing."""
     ends = torch.utils.checkpoint.set_checkpoint_early_stop(False)

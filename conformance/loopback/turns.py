@@ -220,3 +220,22 @@ def stale_after_backward(gm: GraphModule, inputs: Sequence[Any]) -> Run:
         return [with_gradient(r, lambda g: ran.append(True)) for r in results]
 
     return call
+
+
+@faults("semantics/turns/sizes_with_one_product")
+def shapes_by_count(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A result has the shape of the first result with as many elements."""
+    shapes: dict[tuple[int, int], torch.Size] = {}
+
+    def call(*args: Any) -> Sequence[Any]:
+        results = gm.forward(*args)
+        found = [shapes.setdefault((at, r.numel()), r.shape) for at, r in enumerate(results)]
+        return [r.reshape(shape) for r, shape in zip(results, found, strict=True)]
+
+    return call
+
+
+@faults.instead("semantics/control/conditions_on_tensors", "cond")
+def always_the_first_branch(condition: Any, first: Any, second: Any, operands: Sequence[Any]) -> Any:
+    """Conditions are true."""
+    return first(*operands)

@@ -86,3 +86,15 @@ def where_and_masks(trial: Trial) -> Any:
     """Selection by masks, including results whose size depends on the data."""
     x = trial.tensor(4, 4)
     return trial.run(lambda x: (torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, -1.0), x[x > 0], x.nonzero()), x)
+
+
+@case()
+def conditions_on_tensors(trial: Trial) -> Any:
+    """Which branch of ``torch.cond`` runs depends on the numbers of each call."""
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x, y: x.sin() + y, lambda x, y: x.cos() - y, (x, y))
+
+    compiled, x, y = trial.compile(f), trial.tensor(3, 4).abs(), trial.tensor(3, 4)
+    with torch.no_grad():
+        return [compiled(each, y) for each in (x, -x, x * 2, -x - 1)]

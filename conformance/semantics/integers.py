@@ -177,3 +177,37 @@ def complex_arithmetic(trial: Trial) -> Any:
         return x * y, x / y, x.conj() * y, x.abs(), x.angle(), x.sum(), x.real + y.imag, torch.exp(x), x + 1, x.conj()
 
     return trial.run(f, x, y)
+
+
+@case(reference=False)
+def products_of_matrices(trial: Trial) -> Any:
+    """Products of matrices of large integers are exact, and wrap around at the limits of their type."""
+    given = [
+        trial.tensor(5, 7, dtype=t, low=-high, high=high)
+        for t, high in ((torch.int64, 1 << 40), (torch.int32, 1 << 28), (torch.int16, 1 << 14), (torch.int8, 1 << 6))
+    ]
+
+    def f(given: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [r for x in given for r in (x @ x.t(), x @ x[0], torch.bmm(x[None], x.t()[None]))]
+
+    return trial.run(f, given)
+
+
+@case()
+def wide_integers_to_floats(trial: Trial) -> Any:
+    """A conversion rounds once: 64 bits become a float32 without being a float64 on the way."""
+    ties = [(1 << n) + (1 << n - 24) + more for n in (54, 57, 60, 62) for more in (-1, 0, 1)]
+    x = torch.tensor([*ties, *(-n for n in ties), (1 << 63) - 1, -(1 << 63), 16777217], device=trial.device)
+    return trial.run(lambda x: (x.float(), x.double(), x.to(torch.float32) * 2), x)
+
+
+@case("complex64", elementwise=True, signs=False)
+def complex_extremes(trial: Trial) -> Any:
+    """Absolute values, quotients and roots of large and small complex numbers do not overflow on the way, and lie on
+    eager's side of the cut."""
+    parts = torch.tensor([1e25, -1e25, 1e-25, 3.0, -2.0, 0.5, 1e10])
+    real, imaginary = torch.meshgrid(parts, parts, indexing="ij")
+    x = trial.given(torch.complex(real, imaginary).flatten())
+    return trial.run(
+        lambda x: (x.abs(), x.sqrt(), (x / (3 + 4j)).abs(), x.angle(), torch.view_as_real(x.sgn()), x / x.flip(0)), x
+    )

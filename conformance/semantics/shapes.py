@@ -183,6 +183,25 @@ def channels_last_between(trial: Trial) -> Any:
     return y, found, leaf.grad, kernel.grad
 
 
+@lengths()
+def what_the_end_decides(trial: Trial) -> Any:
+    """Reductions of all elements that the last one decides, after whole vectors of any number of elements."""
+    given = []
+    for n in (9, 17, 33, 65, 130):
+        x = trial.tensor(n, low=0.9, high=1.1)
+        x[-1] = 3.0
+        given.append(x)
+
+    def f(given: list[torch.Tensor]) -> list[Any]:
+        return [
+            (x.prod(), (x > 2).any(), (x < 2).all(), x.argmax(), (-x).argmin(), (-x).amin(), x.cumprod(0)[-1], x.norm(),
+             (x > 2).sum(), x.var())
+            for x in given
+        ]  # fmt: skip
+
+    return trial.run(f, given)
+
+
 @lengths(reference=False)
 def narrow_types(trial: Trial) -> Any:
     """Narrow types have other lengths of vectors: bytes, bools and short integers of 1 to 65 elements."""

@@ -75,6 +75,18 @@ def hyperbolic_functions(trial: Trial) -> Any:
 
 
 @case(elementwise=True, signs=False, subnormals=False)
+def whole_ranges(trial: Trial) -> Any:
+    """Where functions come close to their limits, and where an angle has gone around many times."""
+    close = trial.given(torch.linspace(-6.1, 6.1, 123))
+    angles = trial.given(torch.tensor([3.0, 31.5, 333.3, 7e3, 1e5, 1.5e6, 2e7, -4e4, -123456.7]))
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.erf(), x.erfc(), x.tanh(), x.sigmoid(), F.softplus(x), x.atan(), y.sin(), y.cos(), (x * 9).exp()
+
+    return trial.run(f, close, angles)
+
+
+@case(elementwise=True, signs=False, subnormals=False)
 def rounding(trial: Trial) -> Any:
     """Halves are rounded to even, and non-finite numbers stay the same."""
     return _of_each(trial, NUMBERS, torch.round, torch.floor, torch.ceil, torch.trunc, torch.frac, torch.sign)

@@ -118,6 +118,7 @@ def compiled_again(trial: Trial) -> Any:
 @case()
 def nothing_is_kept_of_failures(trial: Trial) -> Any:
     """A call that raises an exception keeps nothing of what it got, and the next call is right."""
+    trial.takes_wrong_indices()
     compiled, alive, found = trial.compile(lambda x, i: x[i] * 2), [], []
     for index in ([0, 1], [9], [2], [-9], [1]):
         x = trial.tensor(4, 3)
@@ -162,6 +163,7 @@ def sizes_by_turns(trial: Trial) -> Any:
 @case(reference=False)
 def writes_after_exceptions(trial: Trial) -> Any:
     """What a program would write after the operator that raises an exception is not written, and later calls write."""
+    trial.takes_wrong_indices()
 
     def f(x: torch.Tensor, y: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         z = x.index_select(0, index) * 2
@@ -194,3 +196,10 @@ def after_each_backward(trial: Trial) -> Any:
         with torch.no_grad():
             found.append(tuple(r.clone() for r in compiled(x.detach() + 1, weight)))
     return found, weight.grad
+
+
+@case("dynamic_shapes")
+def sizes_with_one_product(trial: Trial) -> Any:
+    """Code for any size tells sizes apart that have as many elements together."""
+    compiled = trial.compile(lambda x: (x * 2, x.sum(0), x.t() + 1, x.softmax(1)), dynamic=True)
+    return [compiled(trial.tensor(*size)) for size in ((2, 6), (3, 4), (4, 3), (6, 2), (2, 6))]

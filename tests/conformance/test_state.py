@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from torchmux.conformance.case import Case, Trial
 from torchmux.conformance.judging import state
+from torchmux.conformance.judging.shown import differences, observe
 
 TORCH = os.path.dirname(torch.__file__)
 
@@ -50,3 +53,17 @@ def test_a_thread_that_stays_is_told_unless_it_is_of_an_executor():
         assert "threads of Python" in state.changes(before, state.snapshot())
         end.set()
         thread.join()
+
+
+def test_what_is_written_to_standard_errors_is_a_difference_unless_it_is_declared_or_torchs(monkeypatch):
+    case = Case("chatter", lambda trial: trial.run(lambda x: x + 1, trial.tensor(3)))
+    eager = observe(case, Trial())
+    found = observe(case, Trial())
+    torchs = "[W1126 01:42:21.973080745 TensorAdvancedIndexing.cpp:1523] Warning: index_reduce() is in beta\n"
+    assert not differences(dataclasses.replace(found, said=torchs), [(eager, None)], case)
+    told = dataclasses.replace(found, said=f"{torchs}fused 3 operators\n")
+    (difference,) = differences(told, [(eager, None)], case)
+    assert "fused 3 operators" in difference.words
+    assert "index_reduce" not in difference.words
+    monkeypatch.setattr(state, "declared_words", ("fused",))
+    assert not differences(told, [(eager, None)], case)

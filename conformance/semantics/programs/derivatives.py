@@ -41,6 +41,7 @@ def at_zeros_and_poles(trial: Trial) -> Any:
         lambda x, y: F.cosine_similarity(x, y, 1), lambda x, y: x.pow(3),
         lambda x, y: torch.linalg.vector_norm(x, 1, 1), lambda x, y: torch.linalg.vector_norm(x, 3, 1),
         lambda x, y: x.frac(), lambda x, y: x.amax(1), lambda x, y: x.sinc(), lambda x, y: x.prod(),
+        lambda x, y: x.sqrt(), lambda x, y: x.rsqrt(), lambda x, y: x.asin(), lambda x, y: x.relu() ** 0.5,
     ]  # fmt: skip
     return _apart(trial, functions, x, trial.tensor(3, 4))
 
