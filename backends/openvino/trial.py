@@ -241,7 +241,7 @@ def _questions(gm: GraphModule, node: Node) -> Iterator[_Question]:
     Raises:
         _NoAnswer: torch takes no inputs.
     """
-    pointwise = torch.Tag.pointwise in node.target.tags  # type: ignore[union-attr]
+    pointwise = torch.Tag.pointwise in node.target.tags
     for seed in range(_rounds(node)):
         found = _torchs_answer(gm, node, seed)
         if found is None:

@@ -101,9 +101,8 @@ class Errors:
         if abs(float(ours.mean())) <= allowed:
             return 0.0
         _, places = torch.unique(exact, return_inverse=True)
-        first = torch.full((int(places.max()) + 1,), len(places)).scatter_reduce_(
-            0, places, torch.arange(len(places)), "amin"
-        )
+        number = torch.arange(len(places), device=places.device)
+        first = number.new_full((int(places.max()) + 1,), len(places)).scatter_reduce_(0, places, number, "amin")
         if len(first) < FEWEST:
             return 0.0
         ours = ours[first]

@@ -149,10 +149,11 @@ class Codes:
     def _warm_up(self, compiled: CompiledGraph, inputs: Sequence[Any]) -> None:
         """One call, with its backward pass, which is compiled only when it runs, on inputs that nobody sees.
 
-        It is left out where somebody would see it: in random numbers, in buffers, or in what it does besides.
+        It is left out where somebody would see it: in random numbers, in buffers, or in what it does besides.  And
+        beside a process group: FSDP frees the memory of parameters while they are not used, in the program's thread.
         """
         effects = self._effects
-        if effects.once or effects.devices or self._inputs.shares_parameters:
+        if effects.once or effects.devices or self._inputs.shares_parameters or _is_distributed():
             return
         if not set(effects.changed).isdisjoint(self._request.static_inputs):
             return
@@ -174,6 +175,10 @@ def _mode_of(gm: GraphModule) -> Any:
     """The fake mode of a captured graph, if it has one."""
     values = (node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder"))
     return next((value.fake_mode for value in values if internals.is_fake(value)), None)
+
+
+def _is_distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _where(holds: Callable[[Sequence[Any]], bool], run: Run, otherwise: Run) -> Run:

@@ -65,6 +65,20 @@ def test_onednn_is_off_and_nothing_else_changes() -> None:
     assert found == before
 
 
+@checks("lstm_states_in_shape")
+def test_states_of_an_lstm_have_the_shape_of_eagers() -> None:
+    from torch._decomp import decompositions
+
+    layer, x, state = torch.nn.LSTM(3, 4, 2), torch.randn(5, 6, 3), (torch.randn(2, 6, 4), torch.randn(2, 6, 4))
+    before = decompositions.one_layer_lstm
+    with ti.lstm_states_in_shape(), ti.without_onednn(), torch.no_grad():
+        found = decompositions.lstm_impl(x, state, list(layer.parameters()), True, 2, 0.0, False, False, False)
+        expected, states = layer(x, state)
+    assert decompositions.one_layer_lstm is before
+    for one, other in zip(found, (expected, *states), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @checks("below_autograd", "disable_autocast", "is_any_autocast_enabled")
 def test_autograd_switches() -> None:
     x = torch.ones(2, requires_grad=True)

@@ -121,6 +121,7 @@ from .modes import (
     is_any_autocast_enabled,
     is_forward_ad_active,
     is_profiled,
+    lstm_states_in_shape,
     python_dispatcher,
     saves_for_backward,
     set_grad_enabled,

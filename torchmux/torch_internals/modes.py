@@ -38,6 +38,24 @@ def without_onednn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
+@contextlib.contextmanager
+def lstm_states_in_shape() -> Iterator[None]:
+    """The last states of an LSTM as eager has them: before torch 2.13, its decomposition adds a dimension."""
+    from torch._decomp import decompositions
+
+    before = decompositions.one_layer_lstm
+
+    def one_layer_lstm(*args: Any, **keywords: Any) -> Any:
+        results, states = before(*args, **keywords)
+        return results, tuple(state.squeeze(0) if state.dim() == 3 else state for state in states)
+
+    decompositions.one_layer_lstm = one_layer_lstm
+    try:
+        yield
+    finally:
+        decompositions.one_layer_lstm = before
+
+
 def is_forward_ad_active() -> bool:
     """Whether the program is inside of ``torch.autograd.forward_ad.dual_level``, where tensors may have tangents."""
     return forward_ad._current_level >= 0

@@ -92,7 +92,7 @@ def trace_inference(
         results[:] = CastingInside(gm).run(*args)
         return tuple(results)
 
-    with tracing(mode), kept_whole(whole):
+    with tracing(mode), kept_whole(whole), _lstm_states(gm):
         traced = make_fx(run, decomposition_table=table)(*inputs)
     simplify.drop_detach_in_place(traced.graph)
     if not any(aliasing.writes(n) for n in traced.graph.nodes):
@@ -219,6 +219,7 @@ def _through_autograd(
         internals.functorch_config().patch(donated_buffer=False, backward_pass_autocast="off"),
         internals.draws_have_effects(),
         onednn,
+        _lstm_states(gm),
         SymbolicTensors(),
         differentiated_whole(whole),
     ):
@@ -279,6 +280,10 @@ def _returns_what_it_writes(forward: GraphModule) -> bool:
 
 def _has_lstm(gm: GraphModule) -> bool:
     return any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes)
+
+
+def _lstm_states(gm: GraphModule) -> contextlib.AbstractContextManager[None]:
+    return internals.lstm_states_in_shape() if _has_lstm(gm) else contextlib.nullcontext()
 
 
 def has_subclasses(gm: GraphModule) -> bool:

@@ -127,7 +127,7 @@ _infix("shl", "I I -> I", "<<")  # both by 0 to the number of bits less one
 _infix("shr", "I I -> I", ">>")
 _add("not", "B -> B", cpp=Cpp("~{0}", scalar="!{0}"), triton="{0} == 0")
 _add("bitwise_not", "I -> I", cpp=Cpp("~{0}", promotes=True), triton="~{0}")
-_add("neg", "N -> N", cpp=Cpp("-{0}", promotes=True), triton="-{0}")
+_add("neg", "N -> N", cpp=Cpp("-{0}", promotes=True), triton="fn.neg({0})")
 _add("abs", "N -> N", cpp="m_abs({0})", triton="tl.abs({0})")
 _add("floor_div", "I I -> I", cpp="floor_div({0}, {1})", triton="fn.floor_div({0}, {1})")
 _add("floor_rem", "I I -> I", cpp="floor_rem({0}, {1})", triton="fn.floor_rem({0}, {1})")

@@ -83,9 +83,12 @@ def _hardtanh(ctx: Context, a: Value, low: Any = -1, high: Any = 1) -> Value:
 
 @lowers(aten.hardtanh_backward.default)
 def _hardtanh_backward(ctx: Context, grad: Value, a: Value, low: Any, high: Any) -> Value:
-    """Zero where ``a`` is not a number, which torch's decomposition forgets."""
+    """Where ``a`` is not a number, the gradient is zero in eager on a CPU, and passes on a GPU."""
 
     def element(g: Node, x: Node) -> Node:
+        if ctx.program.device.type != "cpu":
+            outside = binary("or", compare("le", x, _num(x, low)), compare("ge", x, _num(x, high)))
+            return where(outside, _num(g, 0), g)
         inside = binary("and", compare("gt", x, _num(x, low)), compare("lt", x, _num(x, high)))
         return where(inside, g, _num(g, 0))
 
@@ -96,7 +99,7 @@ def _hardtanh_backward(ctx: Context, grad: Value, a: Value, low: Any, high: Any)
 def _elu_backward(
     ctx: Context, grad: Value, alpha: Any, scale: Any, input_scale: Any, is_result: bool, a: Value
 ) -> Value:
-    """What is not a number has no slope, as in eager, and not the slope of positive numbers."""
+    """What is not a number has no slope in eager on a CPU, and the slope of positive numbers on a GPU."""
 
     def element(g: Node, x: Node) -> Node:
         low = _scaled(g, input_scale)
@@ -104,6 +107,8 @@ def _elu_backward(
             low = binary("mul", low, _plus(x, alpha * scale))
         else:
             low = binary("mul", _scaled(low, alpha * scale), unary("exp", _scaled(x, input_scale)))
+        if ctx.program.device.type != "cpu":
+            return where(compare("le", x, _num(x, 0)), low, _scaled(g, scale))
         return where(compare("gt", x, _num(x, 0)), _scaled(g, scale), low)
 
     return elementwise(ctx, element, grad, a)
@@ -111,9 +116,14 @@ def _elu_backward(
 
 @lowers(aten.hardswish_backward.default)
 def _hardswish_backward(ctx: Context, grad: Value, a: Value) -> Value:
+    """What is not a number has no slope in eager on a CPU, and passes the gradient on a GPU."""
+
     def element(g: Node, x: Node) -> Node:
         between = binary("mul", g, _plus(binary("div", x, _num(x, 3)), 0.5))
-        high = where(compare("ge", x, _num(x, 3)), g, between)
+        if ctx.program.device.type != "cpu":
+            high = where(compare("lt", x, _num(x, 3)), between, g)
+        else:
+            high = where(compare("ge", x, _num(x, 3)), g, between)
         return where(compare("le", x, _num(x, -3)), _num(g, 0), high)
 
     return elementwise(ctx, element, grad, a)

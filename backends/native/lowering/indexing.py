@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -42,13 +43,13 @@ def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
 
 @lowers(aten._embedding_bag_forward_only.default)
 def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *options: Any, **named: Any) -> Any:
-    """Bags of one size, as rows of a matrix of indices are, added up or averaged; torch takes the others."""
+    """Bags of one size, as rows of a matrix of indices are: their sum, mean or maximum; torch takes the others."""
     op = aten._embedding_bag_forward_only.default
     given: list[Any] = [*options, *[False, 0, False, None, False, -1][len(options) :]]
     _, mode, _, weights, last, padding = given
     length = _bag_length(offsets, at)
     alone = all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.node.users)
-    plain = not last and not named and (mode == 0 or (mode == 1 and weights is None and padding == -1))
+    plain = not last and not named and (mode == 0 or (weights is None and padding == -1))
     if length is None or not alone or not plain or not weight.dtype.is_floating_point:
         return calls.call(ctx, op, (weight, at, offsets, *options), named)
     _not_empty(weight)
@@ -65,7 +66,15 @@ def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *opti
         left_out = compare("eq", ops.from_index(row), const(padding, torch.int64))
         return where(left_out, const(0, found.dtype), found)
 
-    bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, element)
+    def compared(i: Any) -> Node:
+        """Nothing is larger than a nan, and a nan is larger than nothing: one counts if it comes first."""
+        found = ops.cast(element(i), compute_type(weight.dtype))
+        later = binary("and", compare("ne", found, found), compare("ne", ops.from_index(i[1]), const(0, torch.int64)))
+        return where(later, const(-math.inf, found.dtype), found)
+
+    bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, compared if mode == 2 else element)
+    if mode == 2:
+        return (reduce(ctx, "max", bags, [1], False, weight.dtype), None, None, None)
     total = reduce(ctx, "sum", bags, [1], False, compute_type(weight.dtype))
     found = divided(total, length) if mode == 1 else total
     return (Value(found.sizes, weight.dtype, lambda i: ops.round_to(found.at(i), weight.dtype)), None, None, None)

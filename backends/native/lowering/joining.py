@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +16,7 @@ from ..ir.index import Index
 from ..ir.operations import binary, compare, const, masked
 from ..ir.program import Program
 from ..ir.values import Value, scalar
-from . import views, writes
+from . import calls, views, writes
 from .pointwise import converted
 from .registry import KEEP_COST, Context, aten, lowers
 
@@ -135,6 +138,46 @@ def _pad_circular(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
         return a.at(tuple(index.remainder(i - n, s) for i, n, s in zip(at, low, a.sizes, strict=True)))
 
     return Value(ctx.sizes(), a.dtype, element)
+
+
+def _bordered(op: Any, rank: int, reflects: bool) -> Any:
+    """Pads whose elements are the image's own: its middle and its borders are written one after the other."""
+
+    def lower(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
+        sizes = a.sizes[-rank:]
+        low, high = list(pad[::2])[::-1], list(pad[1::2])[::-1]
+        known = ctx.program.device.type == "cpu" and all(type(n) is int for n in (*sizes, *pad))
+        if not known or any(
+            not 0 <= n < (s if reflects else math.inf) for n, s in zip(low + high, sizes * 2, strict=True)
+        ):
+            return calls.call(ctx, op, (a, pad), {})
+        ctx.keep(a)
+        buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), ctx.strides())
+        for pieces in itertools.product(*map(functools.partial(_pieces, reflects), low, sizes, high)):
+            lengths = [*a.sizes[:-rank], *(length for _, length, _, _ in pieces)]
+            offset = sum((start * s for (start, *_), s in zip(pieces, buffer.strides[-rank:], strict=True)), start=0)
+
+            def element(at: Any, pieces: Any = pieces) -> Node:
+                where = (first + step * i for i, (_, _, first, step) in zip(at[-rank:], pieces, strict=True))
+                return a.at((*at[:-rank], *where))
+
+            ctx.program.store(Value(lengths, a.dtype, element), buffer, buffer.strides, offset)
+        return ctx.program.stored(buffer)
+
+    return lower
+
+
+def _pieces(reflects: bool, low: int, extent: int, high: int) -> list[tuple[int, int, int, int]]:
+    """Along one dimension: where a piece starts, its length, the element that comes first, and the step to the next."""
+    before = (0, low, low, -1) if reflects else (0, low, 0, 0)
+    after = (low + extent, high, extent - 2, -1) if reflects else (low + extent, high, extent - 1, 0)
+    return [piece for piece in ((low, extent, 0, 1), before, after) if piece[1] > 0]
+
+
+for _rank in (1, 2, 3):
+    for _name, _reflects in (("reflection", True), ("replication", False)):
+        _op = getattr(aten, f"{_name}_pad{_rank}d").default
+        lowers(_op)(_bordered(_op, _rank, _reflects))
 
 
 def framed(

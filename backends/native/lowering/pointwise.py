@@ -198,6 +198,10 @@ def _mul(ctx: Context, a: Any, b: Any) -> Value:
 
 @lowers(*_both("div", "Tensor Scalar"))
 def _div(ctx: Context, a: Any, b: Any) -> Value:
+    """Eager on a GPU multiplies by the reciprocal of a number, which may be infinite, or one unit off."""
+    if ctx.program.device.type != "cpu" and isinstance(b, (int, float)) and not ctx.dtype.is_complex:
+        wide = torch.tensor(1.0, dtype=compute_type(ctx.dtype))
+        return elementwise(ctx, lambda x, y: binary("mul", x, y), a, float(wide / b))
     return elementwise(ctx, lambda x, y: binary("div", x, y), a, b)
 
 

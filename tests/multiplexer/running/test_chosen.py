@@ -87,6 +87,19 @@ def test_inputs_are_not_kept_and_parameters_are_themselves(backend, decide) -> N
     assert found[3, 4].stride() == stride
 
 
+def test_code_is_tried_out_but_beside_a_process_group(backend, decide, monkeypatch) -> None:
+    """FSDP frees the memory of parameters between their uses; code that reads it meanwhile ends the process."""
+    for distributed, tried in ((False, 1), (True, 0)):
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda answer=distributed: answer)
+        torchmux.reset()
+        own = backend(f"own{tried}")
+        decide(f"own{tried}")
+        compiled = torchmux.compile(torch.nn.Linear(4, 4), backend="auto")
+        compiled(torch.randn(3, 4))
+        until(lambda compiled=compiled, name=f"own{tried}": report_of(compiled).backend == name)
+        assert own.calls == tried
+
+
 def test_a_graph_that_is_gone_is_not_compiled(backend, decide) -> None:
     own = backend("own")
     go_on, done = threading.Event(), threading.Event()

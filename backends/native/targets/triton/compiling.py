@@ -6,6 +6,7 @@ it, which the artifact cache keeps, and :func:`unpacked` reads them.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
 import functools
@@ -75,6 +76,17 @@ def _pool() -> ThreadPoolExecutor:
 
 
 _mine = threading.local()
+_workers: list[tuple[int, subprocess.Popen[str]]] = []  # each with the process that started it
+
+
+@atexit.register
+def _end_workers() -> None:
+    """They would end by themselves, but only once they have imported Triton or compiled what nobody waits for."""
+    mine = [worker for process, worker in _workers if process == os.getpid()]
+    for worker in mine:
+        worker.kill()
+    for worker in mine:
+        worker.wait()
 
 
 def _start_worker() -> subprocess.Popen[str]:
@@ -86,6 +98,7 @@ def _start_worker() -> subprocess.Popen[str]:
         command = [sys.executable, "-P", str(_WORKER)]
         pipe = subprocess.PIPE
         found = _mine.worker = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
+        _workers.append((os.getpid(), found))
     return found
 
 

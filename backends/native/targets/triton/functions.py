@@ -91,6 +91,15 @@ def floor_rem(a, b):
 
 
 @triton.jit
+def neg(x):
+    """Triton subtracts from zero, which gives zero for zero, and not -0."""
+    if x.dtype.is_floating():
+        return x * -1.0
+    else:
+        return -x
+
+
+@triton.jit
 def bf16(x):
     """To bfloat16, of a tie the even one; the interpreter's own conversion cuts off."""
     if INTERPRETED:

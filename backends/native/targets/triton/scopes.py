@@ -320,6 +320,8 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 def literal(value: Any, dtype: torch.dtype) -> str:
+    if dtype.is_floating_point and value == 0 and math.copysign(1.0, value) < 0:
+        return f"fn.neg(tl.full((), 0.0, {TYPES[dtype]}))"  # a zero of Triton's has no sign
     if dtype is torch.float32 and abs(value) > 3.4028235677973366e38:  # and what is rounded to infinity
         value = math.copysign(math.inf, value)
     if isinstance(value, float) and not math.isfinite(value):

@@ -222,7 +222,7 @@ def test_a_statement_over_what_a_call_made() -> None:
 
 def test_bad_loops_whose_order_matters() -> None:
     for change, rule, words in (
-        ({"op": "max"}, "reduction", "there is no cumulative 'max'"),
+        ({"op": "mean"}, "reduction", "there is no cumulative 'mean'"),
         ({"along": loops(index.var("i", 3))[0]}, "variables", "a loop comes twice"),
         ({"position": index.var("k", 4)}, "variables", "the position depends on k"),
     ):

@@ -54,3 +54,33 @@ def test_interleaved_by_vectors(dtype: torch.dtype) -> None:
     for found, expected in zip(compiled(x, y), function(x, y), strict=True):
         assert torch.equal(found, expected) and found.stride() == expected.stride()
     assert torchmux.report(compiled).graphs[0].report.output_code[0].count("store_few<") >= 2
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_borders_of_own_elements(layout: torch.memory_format, mode: str) -> None:
+    """Written in pieces; what torch refuses is refused, and images may be computed or flipped before."""
+
+    def function(x: Any) -> Any:
+        return (
+            F.pad(x, (2, 1, 3, 0), mode=mode),
+            F.pad(x.flip(-1), (4, 4, 4, 4), mode=mode),
+            F.pad(x.exp() * 2, (0, 5, 1, 1), mode=mode),
+            F.pad(x[0], (3, 3), mode=mode),
+            F.pad(x[None], (1, 2, 0, 3, 1, 1), mode=mode),
+        )
+
+    x = torch.randn(2, 3, 9, 11).contiguous(memory_format=layout)
+    compiled = torchmux.compile(function, backend="native", strict="own")
+    for found, expected in zip(compiled(x), function(x), strict=True):
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()
+
+    def too_wide(x: Any) -> Any:
+        return F.pad(x, (20, 0, 0, 0), mode=mode)
+
+    if mode == "reflect":
+        with pytest.raises(RuntimeError, match="Padding size should be less than"):
+            torchmux.compile(too_wide, backend="native")(x)
+    else:
+        torch.testing.assert_close(torchmux.compile(too_wide, backend="native")(x), too_wide(x))

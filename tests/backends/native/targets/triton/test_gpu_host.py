@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +151,19 @@ def test_a_refused_kernel_shows_its_text() -> None:
     )
     with pytest.raises(CompilationFailed, match="nonsense"):
         compiling.compile_all([job], 90)
+
+
+def test_a_process_ends_those_that_compile_for_it(run_python) -> None:
+    """At once, not when they have imported Triton."""
+    started = run_python(
+        "from torchmux.backends.native.targets.triton import compiling\n"
+        "compiling.warm_up()\n"
+        "compiling._pool().shutdown(wait=True)\n"
+        "print(*(worker.pid for _, worker in compiling._workers))\n"
+    )
+    pids = [int(pid) for pid in started.split()]
+    assert pids
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def test_launches_follow_each_other_without_python() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses import FakeTensorMode
 from torch.fx import Graph
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -110,11 +111,33 @@ def test_subnormal_numbers_are_numbers(name: str) -> None:
         assert set(found) <= {"ex2.approx.ftz.f32", "rcp.approx.ftz.f32"}
 
 
+ON_A_GPU = {
+    "division by a number": (lambda x: x / 3.0, "", "fn.div"),
+    "hardtanh": (lambda x: torch.ops.aten.hardtanh_backward(x, x * 2, -1.0, 1.0), "<= -1.0", "> -1.0"),
+    "elu": (lambda x: torch.ops.aten.elu_backward(x, 1.0, 1.0, 1.0, False, x * 2), "<= 0.0", "> 0.0"),
+    "hardswish": (lambda x: torch.ops.aten.hardswish_backward(x, x * 2), "< 3.0", ">= 3.0"),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_what_eager_computes_otherwise_on_a_gpu(name: str) -> None:
+    """It multiplies by reciprocals, and what is not a number takes the other branch."""
+    function, there, absent = ON_A_GPU[name]
+    with FakeTensorMode():
+        (kernel,) = kernels(lambda x: (function(x),), (torch.empty(8, 16, device="cuda"),), dynamic=False)
+    assert there in kernel.source and absent not in kernel.source
+    (kernel,) = kernels(lambda x: (function(x),), (torch.empty(8, 16),), dynamic=False)
+    assert absent in kernel.source
+
+
 R = torch.randn
 ROWS = torch.randint(0, 7, (7, 5))
 KINDS_OF_KERNELS = {
     "pointwise": Kind(
         lambda x, y: (F.gelu(x * 2 + y) * torch.sigmoid(y), x > y, x.t().contiguous()), (R(30, 70), R(30, 70))
+    ),
+    "signs of zeros": Kind(
+        lambda x: (-x, torch.copysign(x, -0.0), x + -0.0, -x.double(), -x.half()), (R(30, 70),), ("fn.neg",)
     ),
     "of one element": Kind(lambda x: (x + 1, x.sum()), (torch.tensor(2.0),)),
     "half precision": Kind(
