@@ -79,3 +79,9 @@ def test_random_state_is_left_alone() -> None:
     before = torch.get_rng_state()
     torchmux.compile(lambda x: x.long() + (x > 0), backend="eager")(torch.ones(2))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("function", [lambda x, y: x // y, lambda x, y: x % y, lambda x, y: torch.fmod(x, y)])
+def test_integers_are_divided(function):
+    x, y = torch.arange(-6, 7), torch.full((13,), 4)
+    assert torch.equal(torchmux.compile(function, backend="eager", strict=True, fullgraph=True)(x, y), function(x, y))
