@@ -41,6 +41,7 @@ def main() -> None:
     known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
     if "serves" in head:
         questions, answers, device = head["serves"]
+        _in_full_precision(device)
         referees.serve(questions, answers, known.__getitem__, device)
         return
     referee = referees.copied(known.__getitem__)  # the requirements may load the backend
@@ -48,6 +49,7 @@ def main() -> None:
     requirements.frontend = head.get("frontend") or requirements.frontend
     requirements.device = head.get("device") or requirements.device
     if torch.device(requirements.device).type != "cpu":
+        _in_full_precision(requirements.device)
         referee.close()
         referee = referees.started(head, requirements.device, environment)
         referees.warm_up(requirements.device)
@@ -73,6 +75,12 @@ def main() -> None:
         os.write(2, f"{END_OF_A_CASE}\n".encode())
         tell(result=result.to_json())
     referee.close()
+
+
+def _in_full_precision(device: str) -> None:
+    """float32 is float32: by torch's default, cuDNN computes some convolutions in TF32, and eager's may be others."""
+    if torch.device(device).type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
 
 
 def judge_program(text: str, requirements: Requirements) -> Result:

@@ -225,7 +225,7 @@ def corrections() -> Table:
 def _one_hot(x: Tensor, classes: int = -1) -> Tensor:
     op = torch.ops.aten.one_hot.default
     formula = internals.python_kernels(op).get(internals.DispatchKey.CompositeImplicitAutograd)
-    made = NotImplemented if formula is None else formula(x, classes)
+    made = op.decompose(x, classes) if formula is None else formula(x, classes)  # before torch 2.13, C++ has it
     return made if made is NotImplemented else made.contiguous()  # it may be kept whole
 
 
