@@ -293,9 +293,10 @@ def _only_on_zeros(node: Node) -> bool:
 
 
 def _size(node: Node) -> int:
-    """How many numbers its tensors have, in the first call where sizes are symbolic."""
+    """How many numbers its tensors have, in the first call where sizes are symbolic; what data decides is large."""
     tensors = [v for v in values_in_use(node) if isinstance(v, torch.Tensor)]
-    return sum(math.prod(s if type(s) is int else s.node.hint for s in v.shape) for v in tensors)
+    sizes = [[s if type(s) is int else s.node.hint for s in v.shape] for v in tensors]
+    return sum(math.prod(LARGEST_TOGETHER + 1 if s is None else s for s in shape) for shape in sizes)
 
 
 def _rounds(node: Node) -> int:
