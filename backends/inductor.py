@@ -74,6 +74,7 @@ def _compiled(
     from torchmux import torch_internals as internals
 
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
+    from .common.pipeline.decompose import lstms_as_in_eager
     from .common.pipeline.derivatives import refuse
 
     if returns_views_of_subclasses(gm):
@@ -85,7 +86,11 @@ def _compiled(
     known = internals.fake_tensor_errors()
     try:
         # backward runs after a region of autocast: eager computes it in the dtypes it finds
-        with internals.tracing_with(mode), internals.functorch_config().patch(backward_pass_autocast="off"):
+        with (
+            internals.tracing_with(mode),
+            internals.functorch_config().patch(backward_pass_autocast="off"),
+            lstms_as_in_eager(gm, differentiated=_takes_gradients()),
+        ):
             compiled = internals.inductor_compile_fx().compile_fx(
                 _as_torchs_own(gm, example_inputs, fakes, len(sizes), frozen),
                 [*(inputs[position].shape[dim] for position, dim in sizes), *inputs],

@@ -24,7 +24,15 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
 from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
-from .decompose import Table, corrections, differentiated_whole, draws_kept, drop_dead_code, kept_whole
+from .decompose import (
+    Table,
+    corrections,
+    differentiated_whole,
+    draws_kept,
+    drop_dead_code,
+    kept_whole,
+    lstms_as_in_eager,
+)
 from .derivatives import Derivatives, Joint
 from .saved import bases_saved
 from .tangents import Backward, Tangents
@@ -92,7 +100,7 @@ def trace_inference(
         results[:] = CastingInside(gm).run(*args)
         return tuple(results)
 
-    with tracing(mode), kept_whole(whole), _lstm_states(gm):
+    with tracing(mode), kept_whole(whole), lstms_as_in_eager(gm, differentiated=False):
         traced = make_fx(run, decomposition_table=table)(*inputs)
     simplify.drop_detach_in_place(traced.graph)
     if not any(aliasing.writes(n) for n in traced.graph.nodes):
@@ -211,15 +219,12 @@ def _through_autograd(
         # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
         return internals.not_captured(compile_one)
 
-    # oneDNN's LSTM hands None to its backward, which AOTAutograd does not keep; ATen's own is traced instead
-    onednn = internals.without_onednn() if _has_lstm(gm) else contextlib.nullcontext()
     with (
         torch.set_grad_enabled(training),
         # Programs leave a region of autocast before backward, which eager then computes in the dtypes it finds.
         internals.functorch_config().patch(donated_buffer=False, backward_pass_autocast="off"),
         internals.draws_have_effects(),
-        onednn,
-        _lstm_states(gm),
+        lstms_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),
         differentiated_whole(whole),
     ):
@@ -276,14 +281,6 @@ def _returns_what_it_writes(forward: GraphModule) -> bool:
     returned = {root[n] for n in forward.graph.output_node().all_input_nodes}
     copies = all(n.target is torch.ops.aten.copy_.default for n in written)
     return not copies or not returned.isdisjoint(root[n.args[0]] for n in written)
-
-
-def _has_lstm(gm: GraphModule) -> bool:
-    return any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes)
-
-
-def _lstm_states(gm: GraphModule) -> contextlib.AbstractContextManager[None]:
-    return internals.lstm_states_in_shape() if _has_lstm(gm) else contextlib.nullcontext()
 
 
 def has_subclasses(gm: GraphModule) -> bool:

@@ -240,6 +240,21 @@ def _native_batch_norm(
     return aten._native_batch_norm_legit_no_training(input, weight, bias, mean, variance, momentum, eps)
 
 
+@contextlib.contextmanager
+def lstms_as_in_eager(gm: torch.fx.GraphModule, *, differentiated: bool) -> Iterator[None]:
+    """While this lasts, the LSTMs of ``gm`` are traced to what eager computes.
+
+    oneDNN's hands None to its backward pass, which AOTAutograd does not keep; ATen's own is traced instead where the
+    graph is ``differentiated``.
+    """
+    if not any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes):
+        yield
+        return
+    onednn = internals.without_onednn() if differentiated else contextlib.nullcontext()
+    with internals.lstm_states_in_shape(), onednn:
+        yield
+
+
 def can_stay_whole(op: Any) -> bool:
     """Whether tracing could record the composite operator ``op`` itself.
 

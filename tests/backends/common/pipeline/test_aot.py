@@ -450,3 +450,23 @@ def test_training_an_lstm_changes_no_settings(recwarn, monkeypatch):
         torch.testing.assert_close(a, b.grad)
     assert not asked and torch.backends.mkldnn.enabled
     assert not [w for w in recwarn if "TF32" in str(w.message)]
+
+
+@pytest.mark.parametrize(
+    ("backend", "told"), [("aot_eager", {}), ("aot_eager", {"proj_size": 2, "num_layers": 2}), ("inductor", {})]
+)
+def test_lstms_have_states_and_gradients_of_eagers(backend, told):
+    """A projection leaves oneDNN's LSTM, as a GPU does; before torch 2.13 the states then got a dimension more."""
+    model, x = nn.LSTM(4, 3, **told), torch.randn(2, 2, 4)
+    try:
+        compiled = torchmux.compile(model, backend=backend)
+    except torchmux.BackendUnavailable as error:
+        pytest.skip(str(error))
+    found = []
+    for each in (compiled, model):
+        results, states = each(x)
+        gradients = torch.autograd.grad(results.sum() + states[1].sum(), list(model.parameters()))
+        found.append([results, *states, *gradients])
+    torch.testing.assert_close(*found)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
