@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import torchmux
+from torchmux.torch_internals import fake_results
 
 REFUSED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "linear": F.linear,
@@ -85,3 +86,21 @@ def test_random_state_is_left_alone() -> None:
 def test_integers_are_divided(function):
     x, y = torch.arange(-6, 7), torch.full((13,), 4)
     assert torch.equal(torchmux.compile(function, backend="eager", strict=True, fullgraph=True)(x, y), function(x, y))
+
+
+def test_assertions_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of zeros fails, and stops a GPU for good."""
+    tried = []
+
+    def error(func: Any, *_: Any) -> None:
+        tried.append(func._schema.name)
+
+    monkeypatch.setattr(fake_results, "_error", error)
+    monkeypatch.setattr(fake_results, "_taken", set())
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > 0).all())
+        return x + 1
+
+    torchmux.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+    assert tried and not [name for name in tried if "assert" in name]
