@@ -16,7 +16,6 @@ import logging
 import multiprocessing
 import os
 import pickle
-import platform
 import random
 import signal
 import socket
@@ -88,8 +87,8 @@ def snapshot() -> dict[str, Any]:
     for home in _PATCHABLE:
         found[f"functions of {home.__name__}"] = {n: value for n, value in vars(home).items() if callable(value)}
         found[f"names of {home.__name__}"] = frozenset(
-            n for n, value in vars(home).items() if not isinstance(value, types.ModuleType)
-        )
+            n for n, value in vars(home).items() if not isinstance(value, types.ModuleType) and not n.startswith("___")
+        )  # torch's own tracer leaves marks that begin so
     layers = [each for each in vars(torch.nn).values() if isinstance(each, type)]
     found["functions of layers"] = {
         f"{layer.__name__}.{n}": value for layer in layers for n, value in vars(layer).items() if callable(value)
@@ -196,17 +195,6 @@ def _actions() -> list[int]:
         _libc().sigaction(number, None, action)
         found.append(ctypes.c_int.from_buffer(action, ctypes.sizeof(ctypes.c_void_p) + 128).value)
     return found
-
-
-def _ways_of_malloc() -> bool:
-    """Whether large blocks of memory from C are mappings of their own, as by default, which end when they are freed."""
-    libc = _libc()
-    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    libc.free.argtypes = [ctypes.c_void_p]
-    large = libc.malloc(48 << 20)  # beyond any threshold
-    size = ctypes.c_size_t.from_address(large - ctypes.sizeof(ctypes.c_size_t)).value
-    libc.free(large)
-    return size & 2 != 0
 
 
 def _limits() -> list[Any]:
@@ -356,7 +344,6 @@ _READERS: dict[str, Callable[[], Any]] = {
     "switch interval": sys.getswitchinterval,
     "signal handlers": _signals,
     "actions of signals": _actions if sys.platform == "linux" else tuple,
-    "memory from C": _ways_of_malloc if platform.libc_ver()[0] == "glibc" else tuple,
     "signals of the process": lambda: _status("SigBlk", "SigIgn"),
     "timers": lambda: [signal.getitimer(number)[0] > 0 for number in range(3)],
     "garbage collector": lambda: (

@@ -140,12 +140,6 @@ def uninterrupted_calls() -> None:
 
 
 @_compiling()
-def memory_that_stays() -> None:
-    """A library has C keep large blocks in its heap, which never shrinks then."""
-    ctypes.CDLL(None).mallopt(-4, 0)
-
-
-@_compiling()
 def checkpoints_to_the_end() -> None:
     """Compiling has checkpoints compute again all, and not only what is missing."""
     ends = torch.utils.checkpoint.set_checkpoint_early_stop(False)

@@ -160,6 +160,7 @@ def test_only_these_modules_of_the_frontend_ask_for_the_version_of_python():
     assert found == {
         "frontend/bytecode/tables/__init__.py",
         "frontend/guards/write_watch.py",
+        "frontend/hook/session.py",
         "frontend/polyfills/builtins_.py",
         "frontend/values/functions.py",
         "frontend/values/objects.py",
