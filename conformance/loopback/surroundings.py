@@ -21,6 +21,8 @@ import torch.fx.config
 import torch.utils.checkpoint
 from torch.fx import GraphModule
 
+from torchmux import torch_internals as ti
+
 from .kit import Faults, Run, calls
 
 faults = Faults("state")
@@ -150,7 +152,7 @@ def checkpoints_to_the_end() -> None:
 @_compiling()
 def scripts_without_profiles() -> None:
     """Compiling switches off how scripts are specialized."""
-    torch._C._jit_set_profiling_executor(False)
+    ti.set_script_profiles(False)
 
 
 @_compiling()

@@ -55,6 +55,16 @@ def test_device_constructors() -> None:
     assert torch.add not in ti.device_constructors()
 
 
+@checks("set_script_profiles")
+def test_whether_scripts_are_specialized() -> None:
+    before = ti.set_script_profiles(False)
+    try:
+        assert not ti.set_script_profiles(before)
+    finally:
+        ti.set_script_profiles(before)
+    assert ti.set_script_profiles(before) == before
+
+
 @checks("without_onednn")
 def test_onednn_is_off_and_nothing_else_changes() -> None:
     before = torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic, torch.backends.mkldnn.allow_tf32

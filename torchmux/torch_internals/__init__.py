@@ -125,6 +125,7 @@ from .modes import (
     python_dispatcher,
     saves_for_backward,
     set_grad_enabled,
+    set_script_profiles,
     switches,
     without_modes,
     without_onednn,

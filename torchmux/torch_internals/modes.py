@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 is_profiled = torch.autograd._profiler_enabled
 set_grad_enabled = torch._C._set_grad_enabled
+set_script_profiles = torch._C._jit_set_profiling_executor  # whether scripts are specialized; the answer is as before
 is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 disable_autocast = torch._C._DisableAutocast
 below_autograd = torch._C._AutoDispatchBelowAutograd
