@@ -318,6 +318,18 @@ def _restore_environment(was: dict[str, str]) -> None:
     os.environ.update(was)
 
 
+def _deterministic() -> tuple[bool, ...]:
+    return (
+        torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+    )  # fmt: skip
+
+
+def _restore_deterministic(was: tuple[bool, ...]) -> None:
+    if _deterministic() != was:  # torch imports its compilers to be told
+        torch.use_deterministic_algorithms(was[0], warn_only=was[1])
+
+
 _frozen: list[bool] = []
 
 
@@ -336,10 +348,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "gradient mode": lambda: (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     "anomaly mode": torch.is_anomaly_enabled,
     "autocast": lambda: [(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")],
-    "deterministic algorithms": lambda: (
-        torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory,
-    ),
+    "deterministic algorithms": _deterministic,
     "precision of products": torch.get_float32_matmul_precision,
     "switches of torch.backends": _switches,
     "warn always": torch.is_warn_always_enabled,
@@ -397,7 +406,7 @@ _RESTORERS: dict[str, Callable[[Any], Any]] = {
     "default device": lambda was: torch.set_default_device(None if str(was) == "cpu" else was),
     "number of threads": lambda was: torch.set_num_threads(was[0]),
     "gradient mode": lambda was: torch.set_grad_enabled(was[0]),
-    "deterministic algorithms": lambda was: torch.use_deterministic_algorithms(was[0], warn_only=was[1]),
+    "deterministic algorithms": _restore_deterministic,
     "precision of products": torch.set_float32_matmul_precision,
     "subnormal numbers and rounding": lambda was: torch.set_flush_denormal(not was[0]),
     "current folder": os.chdir,

@@ -53,6 +53,16 @@ def test_what_was_replaced_or_added_is_told_by_name(monkeypatch, home, name, tol
     assert list(state.changes(before, state.snapshot()).values()) == [told]
 
 
+def test_determinism_is_put_back_only_if_it_changed(monkeypatch):
+    before, told = state.snapshot(), []
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda *how, **named: told.append(how))
+    state.restore(before, before)
+    assert told == [], "to be told, torch imports its compilers"
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    state.restore(before, before)
+    assert told == [(False,)]
+
+
 def test_a_process_that_has_ended_is_not_waited_for(monkeypatch):
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # nobody has asked how it ended: it stays in the list
