@@ -250,12 +250,14 @@ def test_a_jump_in_draws_from_further_away_excuses_its_element_only():
     unit = torch.finfo(torch.float32).eps
     near, far = exact * (1 + unit), exact * (1 + 8 * unit)
     far[3] += 0.5
-    draws = [([each.float()], [each]) for each in (exact, near, far)]
+    draws = observation.Draws([exact.float()], [exact])
+    draws.add([near.float()], [near])
+    draws.add([far.float()], [far], reach=8.0)
 
     def differs(place: int, much: float) -> bool:
         found = exact.float()
         found[place] += much
-        return bool(observation.compare([found], draws, reaches=(1.0, 1.0, 8.0)))
+        return bool(draws.compare([found]))
 
     assert not differs(3, 0.5)
     assert differs(3, 0.6)
