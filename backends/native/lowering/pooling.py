@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -419,37 +419,80 @@ def _added_up(ctx: Context, a: Value, shape: Sequence[Window], meeting: Sequence
 
     Where windows begin at whole steps of the image, loops go over steps and what is between two of them.
     """
-    out = ctx.sizes()
+    out, strides = ctx.sizes(), ctx.strides()
     _overlap(ctx, a, shape)
     counts, inner = [w.count for w in shape], [w.size for w in shape]
     zero = const(0, compute_type(a.dtype))
 
-    def total(lead: Sequence[Index], steps: Sequence[Index], rests: Sequence[Index]) -> Node:
+    def total(lead: Sequence[Index], steps: Sequence[Index], rests: Sequence[Index], pieces: Sequence[_Steps]) -> Node:
         found = zero
         for back in itertools.product(*meeting):
             condition = const(True, torch.bool)
             which, tap = [], []
-            for w, step, rest, n in zip(shape, steps, rests, back, strict=True):
+            for w, step, rest, n, piece in zip(shape, steps, rests, back, pieces, strict=True):
                 which.append(step - n)
                 tap.append(rest + n * w.step)
                 condition = binary("and", condition, within(which[-1], 0, w.count))
-                condition = binary("and", condition, within(tap[-1], 0, w.size))
+                if piece.start + n * w.step >= w.size:
+                    condition = const(False, torch.bool)
+                elif piece.start + piece.length - 1 + n * w.step >= w.size:
+                    condition = binary("and", condition, within(tap[-1], 0, w.size))
+            if condition.op == "const" and not condition.attr:
+                continue
             channel = index.flatten((lead[-1], *tap), (out[-3], *inner))
             part = masked(condition, a.at((*lead[:-1], channel, index.flatten(which, counts))), zero)
             found = part if found is zero else binary("add", found, part)
         return found
 
-    def in_order(at: Any) -> Node:
-        padded = [i + w.pad for i, w in zip(at[-2:], shape, strict=True)]
-        steps = [index.floordiv(i, w.step) for i, w in zip(padded, shape, strict=True)]
-        return total(at[:-2], steps, [index.remainder(i, w.step) for i, w in zip(padded, shape, strict=True)])
+    buffer = ctx.program.buffer(a.dtype, out, strides)
+    for pieces in itertools.product(*(_steps_of(w) for w in shape)):
 
-    def by_steps(at: Any) -> Node:
-        first, within_first, second, within_second = at[-4:]
-        steps = [i + w.pad // w.step for i, w in zip((first, second), shape, strict=True)]
-        return total(at[:-4], steps, (within_first, within_second))
+        def element(at: Any, pieces: Sequence[_Steps] = pieces) -> Node:
+            steps = [i + piece.first for i, piece in zip(at[-4::2], pieces, strict=True)]
+            rests = [i + piece.start for i, piece in zip(at[-3::2], pieces, strict=True)]
+            return total(at[:-4], steps, rests, pieces)
 
-    if any(w.pad % w.step or w.extent % w.step for w in shape):
-        return ctx.program.realize(Value(out, a.dtype, in_order), ctx.strides())
-    sizes = [n for w in shape for n in (w.extent // w.step, w.step)]
-    return ctx.program.realize(Value((*out[:-2], *sizes), a.dtype, by_steps)).view(out)
+        sizes = [n for piece in pieces for n in (piece.count, piece.length)]
+        apart = [d for w, stride in zip(shape, strides[-2:], strict=True) for d in (w.step * stride, stride)]
+        begin = sum(
+            (piece.first * w.step + piece.start - w.pad) * stride
+            for w, piece, stride in zip(shape, pieces, strides[-2:], strict=True)
+        )
+        ctx.program.store(
+            Value((*out[:-2], *sizes), a.dtype, element), buffer, (*strides[:-2], *apart), begin
+        )
+    return ctx.program.stored(buffer)
+
+
+class _Steps(NamedTuple):
+    """Elements along one dimension: of ``count`` steps from ``first`` on, the ``length`` from ``start`` on."""
+
+    first: int
+    count: int
+    start: int
+    length: int
+
+
+_LONG_STEP = 32
+"""Steps of so many elements are rows that are worth a loop of their own."""
+
+
+def _steps_of(w: Window) -> Iterator[_Steps]:
+    """The elements of an image along one dimension: whole steps, and what is before and behind.
+
+    Of long steps, the elements that one more window holds are apart from the others, so that none needs a question.
+    """
+    begin, end = w.pad, w.pad + w.extent
+    first, last = -(-begin // w.step), end // w.step
+    if first > last:
+        yield _Steps(last, 1, begin - last * w.step, w.extent)
+        return
+    if begin % w.step:
+        yield _Steps(first - 1, 1, begin % w.step, w.step - begin % w.step)
+    if first < last:
+        shared = w.size % w.step if w.step >= _LONG_STEP else 0
+        for start, stop in ((0, shared), (shared, w.step)):
+            if start < stop:
+                yield _Steps(first, last - first, start, stop - start)
+    if end % w.step:
+        yield _Steps(last, 1, 0, end % w.step)
