@@ -78,6 +78,11 @@ class Native:
         name = targets.of_device(device)
         return name is not None and targets.named(name).writes_inputs() and writes.is_lowered(node)
 
+    def makes_views(self, node: Node) -> bool:
+        """Results are allocated in the sizes and strides that they have in the end."""
+        value = node.meta["val"]
+        return isinstance(value, torch.Tensor) and value.device.type == "cpu"
+
     def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Made | Watched:
         """Code for ``gm``, from the artifact cache if it was compiled before.
 
