@@ -164,6 +164,16 @@ def _interpolated(ctx: Context, a: Value, dim: int, count: int, between: _Betwee
     return Value((*a.sizes[:dim], count, *a.sizes[dim + 1 :]), dtype, element)
 
 
+def _itself(a: Value, dtype: torch.dtype) -> Value:
+    """``a`` between each element and itself, which makes nan of infinity."""
+
+    def element(at: Any) -> Node:
+        node = ops.cast(a.at(at), dtype)
+        return binary("add", node, binary("mul", node, const(0, dtype)))
+
+    return Value(a.sizes, dtype, element)
+
+
 def _linear(op: Any, rank: int) -> Any:
     def lower(ctx: Context, a: Value, size: Any, align: bool, *scales: Any) -> Any:
         given = scales or (None,) * rank
@@ -179,6 +189,9 @@ def _linear(op: Any, rank: int) -> Any:
             if nth == rank - 1 and rank > 1 and in_rows and extents[-1] <= 2 * counts[-1]:
                 # Along rows, elements are read one by one: fewer of them, where the other dimensions come first.
                 ctx.program.realize(found)
+            if extent == count:
+                found = _itself(found, dtype)
+                continue
             between = _Between(extent, _ratio(extent, count, scale, align, dtype), align, dtype)
             found = _interpolated(ctx, found, a.rank - rank + nth, count, between, not in_rows)
         return ctx.program.realize(Value(found.sizes, a.dtype, lambda at: ops.cast(found.at(at), a.dtype)), strides)

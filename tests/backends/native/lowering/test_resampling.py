@@ -1,7 +1,8 @@
-"""Images whose elements are copies of others."""
+"""Images in other sizes: elements that are copies of others, or lie between them."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -32,6 +33,31 @@ def test_nearest_neighbours_in_any_step(mode: str, layout: torch.memory_format) 
     compiled = torchmux.compile(function, backend="native", strict="own")
     for found, expected in zip(compiled(*images), function(*images), strict=True):
         assert torch.equal(found, expected) and found.stride() == expected.stride()
+
+
+def test_linear_interpolation() -> None:
+    """Between two elements in each dimension, rows read from memory in one piece or not; as torch's kernels do it."""
+    image = torch.randn(2, 3, 12, 19)
+    image[0, 0, 3, 4], image[1, 1, 0, 0] = float("inf"), float("nan")
+    images = [image, image.contiguous(memory_format=torch.channels_last), image[..., 2:].double(), image.bfloat16()]
+
+    def function(line: Any, volume: Any, *images: Any) -> Any:
+        found = [
+            F.interpolate(image, mode="bilinear", align_corners=align, **given)
+            for image, align, given in itertools.product(images, (False, True), [*_SIZES, {"size": (1, 2)}])
+        ]
+        return (
+            *found,
+            F.interpolate(line, scale_factor=2.3, mode="linear") * 2,
+            F.interpolate(volume, size=(3, 9, 7), mode="trilinear"),
+            F.interpolate(images[0].half().relu(), scale_factor=0.4, mode="bilinear", recompute_scale_factor=True),
+        )
+
+    given = torch.randn(2, 3, 50), torch.randn(1, 2, 4, 5, 6), *images
+    compiled = torchmux.compile(function, backend="native", strict="own")
+    for found, expected in zip(compiled(*given), function(*given), strict=True):
+        torch.testing.assert_close(found, expected, equal_nan=True, atol=1e-5, rtol=1e-5 if found.itemsize > 2 else 0.02)
+        assert found.stride() == expected.stride()
 
 
 def test_shuffled_channels() -> None:
