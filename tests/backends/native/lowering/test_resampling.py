@@ -60,6 +60,21 @@ def test_linear_interpolation() -> None:
         assert found.stride() == expected.stride()
 
 
+def test_gradients_of_nearest_neighbours() -> None:
+    """They are gathered, and not scattered by computed indices."""
+
+    def function(x: Any) -> Any:
+        return F.interpolate(x, scale_factor=2).square().sum() + F.interpolate(x[0], scale_factor=3, mode="nearest-exact")
+
+    found = []
+    for run in (function, torchmux.compile(function, backend="native", strict="own")):
+        x = torch.linspace(-1, 1, 2 * 3 * 4 * 5).view(2, 3, 4, 5).requires_grad_()
+        run(x).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
+    assert all("check(" not in code for code in torchmux.report(run).graphs[0].report.output_code)
+
+
 def test_shuffled_channels() -> None:
     def function(x: Any) -> Any:
         return F.channel_shuffle(x, 3), F.channel_shuffle(x[0].flatten(1)[None], 2) + 1
@@ -70,10 +85,13 @@ def test_shuffled_channels() -> None:
         assert torch.equal(found, expected) and found.stride() == expected.stride()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8])
 def test_interleaved_by_vectors(dtype: torch.dtype) -> None:
     def function(x: Any, y: Any) -> Any:
-        return torch.stack((x, y), -1), torch.stack((x, y, -x), -1), torch.stack((x, x + y), -1).flatten(-2)
+        z = torch.stack((x, y, -x), -1)
+        # The same again, read from memory and taken apart; bytes are not widened for it.
+        apart = [x.view(5, -1, 2)[..., 0] + x.view(5, -1, 2)[..., 1], x.view(-1, 5)[:, 1] - x.view(-1, 5)[:, 4]]
+        return torch.stack((x, y), -1), z, torch.stack((x, x + y), -1).flatten(-2), torch.stack((y, x, y, y), -1), *apart
 
     x, y = torch.randint(-9, 9, (5, 70)).to(dtype), torch.randint(-9, 9, (5, 70)).to(dtype)
     compiled = torchmux.compile(function, backend="native", strict="own")
