@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -267,8 +267,77 @@ def _avg_pool(op: Any, rank: int) -> Any:
     return lower
 
 
+def _uneven_average(ctx: Context, a: Value, counts: Sequence[int]) -> Value:
+    """Means over windows that are not alike, one dimension after the other."""
+    rank, dtype = len(counts), compute_type(a.dtype)
+    ctx.keep(a)
+    strides = layout(ctx, a, ctx.val)
+    found, lengths = a, []
+    for nth, count in enumerate(counts):
+        if nth:  # what several windows share is added up once
+            ctx.program.realize(found)
+        found, length = _uneven_sums(found, a.rank - rank + nth, count, dtype)
+        lengths.append(length)
+
+    def element(at: Any) -> Node:
+        node = found.at(at)
+        for i, length in zip(at[-rank:], lengths, strict=True):
+            node = binary("div", node, ops.cast(length(i), dtype))
+        return ops.cast(node, a.dtype)
+
+    return ctx.program.realize(Value(found.sizes, a.dtype, element), strides)
+
+
+def _uneven_sums(a: Value, dim: int, count: int, dtype: torch.dtype) -> tuple[Value, Callable[[Index], Node]]:
+    """Sums over windows along one dimension, and how long each of the windows is."""
+    extent = int(a.sizes[dim])  # type: ignore[call-overload]
+    most = max(-(-(i + 1) * extent // count) - i * extent // count for i in range(count))
+
+    def quotient(number: Index) -> Node:
+        """``number // count``, exact as long as both numbers are small."""
+        number = ops.cast(ops.cast(ops.from_index(number), torch.int32), torch.float32)
+        return ops.cast(binary("div", number, const(count, torch.float32)), torch.int32)
+
+    def length(i: Index) -> Node:
+        return binary("sub", quotient((i + 1) * extent + (count - 1)), quotient(i * extent))
+
+    def element(at: Any) -> Node:
+        start, own = quotient(at[dim] * extent), length(at[dim])
+        total = zero = const(0, dtype)
+        for k in range(most):
+            tap = const(k, torch.int32)
+            where_ = binary("minimum", binary("add", start, tap), const(extent - 1, torch.int32))
+            here = (*at[:dim], index.data(ops.cast(where_, torch.int64)), *at[dim + 1 :])
+            part = where(compare("lt", tap, own), ops.cast(a.at(here), dtype), zero)
+            total = part if total is zero else binary("add", total, part)
+        return total
+
+    return Value((*a.sizes[:dim], count, *a.sizes[dim + 1 :]), dtype, element), length
+
+
+_MOST_NEAR = 32
+"""In longer rows, what a vector reads lies apart."""
+_MOST_UNEVEN = 16
+"""Windows of adaptive pooling that have more elements in a dimension are torch's."""
+
+
+def _is_uneven(ctx: Context, a: Value, counts: Sequence[Any]) -> bool:
+    pairs = list(zip(a.sizes[-len(counts) :], counts, strict=True))
+    if ctx.program.device.type != "cpu" or a.dtype not in _FLOATS or any(type(s) is int and s == 0 for s in a.sizes):
+        return False
+    if len(pairs) == 1 and type(pairs[0][0]) is int and pairs[0][0] > _MOST_NEAR:  # a dimension more makes up for it
+        return False
+    return all(
+        type(n) is int and type(c) is int and 0 < c < 2**10 and n < 2**12 and -(-n // c) < _MOST_UNEVEN
+        for n, c in pairs
+    )
+
+
 def _adaptive_avg_pool(op: Any, rank: int) -> Any:
     def lower(ctx: Context, a: Value, size: Any) -> Any:
+        counts = ctx.sizes()[-rank:]
+        if _adaptive(a, counts) is None and _is_uneven(ctx, a, counts):
+            return _uneven_average(ctx, a, [int(c) for c in counts])  # type: ignore[call-overload]
         return _average(ctx, op, (a, size), a, _adaptive(a, ctx.sizes()[-rank:]), True, None)
 
     return lower
