@@ -252,6 +252,7 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_forum_steps  # noqa: F401
     import micro_kinds  # noqa: F401
     import micro_models  # noqa: F401
+    import micro_motion  # noqa: F401
     import micro_operators  # noqa: F401
     import micro_others  # noqa: F401
     import micro_parts  # noqa: F401

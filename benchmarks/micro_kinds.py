@@ -134,7 +134,13 @@ train("kinds/loss/distillation", kd, *[T(64, 100)] * 2, T(64, dtype=i64, low=0, 
 train("kinds/loss/vae", vae_loss, T(32, 784, low=0, high=1), T(32, 784), *[T(32, 16)] * 2)
 train("kinds/loss/ppo", ppo, *[T(2048)] * 5)
 infer("kinds/loss/dpo-small", dpo, *[T(16)] * 4)
-train("kinds/loss/token-logps", token_logps, T(4, 64, 2000), T(4, 64, dtype=i64, low=0, high=1999), T(4, 64, low=0, high=1))
+train(
+    "kinds/loss/token-logps",
+    token_logps,
+    T(4, 64, 2000),
+    T(4, 64, dtype=i64, low=0, high=1999),
+    T(4, 64, low=0, high=1),
+)
 infer("kinds/loss/token-logps-bf16", token_logps, T(2, 48, 8000, dtype=bf16), T(2, 48, dtype=i64, low=0, high=7999),
       T(2, 48, dtype=torch.bool))  # fmt: skip
 infer("kinds/loss/lovasz", lovasz, T(4096), T(4096, dtype=i64, low=0, high=1))
@@ -209,9 +215,16 @@ infer("kinds/metric/psnr-u8", psnr, *[T(4, 3, 64, 64, dtype=u8)] * 2)
 infer("kinds/metric/f1", f1, *[T(500, 14, dtype=torch.bool)] * 2)
 infer("kinds/metric/pearson", lambda a, b: torch.corrcoef(torch.stack((a, b)))[0, 1], *[T(3000)] * 2)
 infer("kinds/metric/r2", lambda p, y: 1 - ((y - p) ** 2).sum(0) / ((y - y.mean(0)) ** 2).sum(0), *[T(400, 5)] * 2)
-infer("kinds/metric/edit-row", lambda d, c: torch.minimum(torch.minimum(d[1:] + 1, d[:-1] + c), d[:-1] + 1), T(65), T(64))
+infer(
+    "kinds/metric/edit-row", lambda d, c: torch.minimum(torch.minimum(d[1:] + 1, d[:-1] + c), d[:-1] + 1), T(65), T(64)
+)
 infer("kinds/metric/histogram", lambda x: torch.histc(x, 64, -3, 3) / x.numel(), T(20000))
-infer("kinds/metric/unit-accuracy", lambda x, y: (x.argmax(-1) == y).float().mean(), T(32, 10), T(32, dtype=i64, low=0, high=9))
+infer(
+    "kinds/metric/unit-accuracy",
+    lambda x, y: (x.argmax(-1) == y).float().mean(),
+    T(32, 10),
+    T(32, dtype=i64, low=0, high=9),
+)
 
 # Augmentation, preprocessing and postprocessing
 
@@ -270,7 +283,9 @@ def overlay(image, mask, color):
 
 
 def equalize(x):
-    hist = torch.zeros(256, dtype=i64, device=x.device).scatter_add_(0, x.flatten().long(), torch.ones(x.numel(), dtype=i64, device=x.device))
+    hist = torch.zeros(256, dtype=i64, device=x.device).scatter_add_(
+        0, x.flatten().long(), torch.ones(x.numel(), dtype=i64, device=x.device)
+    )
     cdf = hist.cumsum(0).float()
     table = (cdf - cdf[0]) / (cdf[-1] - cdf[0]).clamp(min=1) * 255
     return table[x.long()].to(torch.uint8)
@@ -278,7 +293,8 @@ def equalize(x):
 
 infer("kinds/image/normalize-u8", normalize_u8, T(8, 64, 64, 3, dtype=u8), T(3, 1, 1), T(3, 1, 1, low=0.5, high=1))
 infer("kinds/image/normalize-u8-tiny", normalize_u8, T(1, 28, 28, 3, dtype=u8), T(3, 1, 1), T(3, 1, 1, low=0.5, high=1))
-infer("kinds/image/normalize-u8-half", lambda x, m, s: normalize_u8(x, m, s).half(), T(2, 128, 128, 3, dtype=u8), T(3, 1, 1),
+infer("kinds/image/normalize-u8-half", lambda x, m, s: normalize_u8(x, m, s).half(), T(2, 128, 128, 3, dtype=u8),
+      T(3, 1, 1),
       T(3, 1, 1, low=0.5, high=1))  # fmt: skip
 infer("kinds/image/mixup", mixup, T(16, 3, 32, 32), T(16, 10), 0.3)
 infer("kinds/image/cutout", cutout, T(16, 3, 32, 32), *[T(16, dtype=i64, low=0, high=31)] * 2)
@@ -286,24 +302,64 @@ infer("kinds/image/hsv", rgb_to_hsv, T(2, 3, 64, 64, low=0, high=1))
 infer("kinds/image/hsv-cl", rgb_to_hsv, T(2, 3, 64, 64, low=0, high=1, layout="channels_last"))
 infer("kinds/image/ycbcr", rgb_to_ycbcr, T(4, 64, 64, 3, dtype=u8))
 infer("kinds/image/rotate", rotate, T(4, 3, 48, 48), T(4))
-infer("kinds/image/spec-augment", spec_augment, T(8, 80, 200), T(8, dtype=i64, low=0, high=170), T(8, dtype=i64, low=0, high=70))
+infer(
+    "kinds/image/spec-augment",
+    spec_augment,
+    T(8, 80, 200),
+    T(8, dtype=i64, low=0, high=170),
+    T(8, dtype=i64, low=0, high=70),
+)
 infer("kinds/image/overlay", overlay, T(4, 3, 64, 64, dtype=u8), T(4, 64, 64, dtype=torch.bool), T(3, low=0, high=255))
 infer("kinds/image/equalize", equalize, T(96, 96, dtype=u8))
-infer("kinds/image/grayscale-contrast", lambda x, f: (x - x.mean((1, 2, 3), keepdim=True)) * f + 0.5, T(8, 3, 48, 48), 1.3)
-infer("kinds/image/gaussian-blur", lambda x, k: F.conv2d(F.pad(x, (2, 2, 2, 2), mode="reflect"), k, groups=3), T(4, 3, 64, 64),
+infer(
+    "kinds/image/grayscale-contrast", lambda x, f: (x - x.mean((1, 2, 3), keepdim=True)) * f + 0.5, T(8, 3, 48, 48), 1.3
+)
+infer("kinds/image/gaussian-blur", lambda x, k: F.conv2d(F.pad(x, (2, 2, 2, 2), mode="reflect"), k, groups=3), T(4,
+      3, 64, 64),
       T(3, 1, 5, 5, low=0, high=0.08))  # fmt: skip
-infer("kinds/image/sobel", lambda x, k: F.conv2d(x, k, padding=1).pow(2).sum(1, keepdim=True).sqrt(), T(4, 1, 64, 64), T(2, 1, 3, 3))
+infer(
+    "kinds/image/sobel",
+    lambda x, k: F.conv2d(x, k, padding=1).pow(2).sum(1, keepdim=True).sqrt(),
+    T(4, 1, 64, 64),
+    T(2, 1, 3, 3),
+)
 infer("kinds/image/letterbox", lambda x: F.pad(F.interpolate(x.float(), size=(48, 64), mode="bilinear") / 255,
       (0, 0, 8, 8), value=0.45), T(1, 3, 90, 120, dtype=u8))  # fmt: skip
-infer("kinds/image/resize-bf16-nearest", lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), T(2, 16, 24, 24, dtype=bf16))
-infer("kinds/image/bilinear-half", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), T(1, 16, 20, 20, dtype=f16))
+infer(
+    "kinds/image/resize-bf16-nearest",
+    lambda x: F.interpolate(x, scale_factor=2, mode="nearest"),
+    T(2, 16, 24, 24, dtype=bf16),
+)
+infer(
+    "kinds/image/bilinear-half",
+    lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    T(1, 16, 20, 20, dtype=f16),
+)
 infer("kinds/image/flip-crop", lambda x: x[:, :, 4:-4, 4:-4].flip(-1) * 2 - 1, T(8, 3, 40, 40))
-infer("kinds/image/seg-argmax", lambda x: F.interpolate(x, size=(64, 64), mode="bilinear").argmax(1).to(u8), T(1, 19, 16, 16))
-infer("kinds/image/dither", lambda x, m: (x / 255 > m.repeat(16, 16)).to(u8) * 255, T(64, 64, low=0, high=255), T(4, 4, low=0, high=1))
+infer(
+    "kinds/image/seg-argmax",
+    lambda x: F.interpolate(x, size=(64, 64), mode="bilinear").argmax(1).to(u8),
+    T(1, 19, 16, 16),
+)
+infer(
+    "kinds/image/dither",
+    lambda x, m: (x / 255 > m.repeat(16, 16)).to(u8) * 255,
+    T(64, 64, low=0, high=255),
+    T(4, 4, low=0, high=1),
+)
 infer("kinds/image/erode", lambda m: -F.max_pool2d(-m, 3, 1, 1), T(2, 1, 64, 64, low=0, high=1))
-infer("kinds/image/patchify", lambda x: x.unfold(2, 8, 8).unfold(3, 8, 8).permute(0, 2, 3, 1, 4, 5).flatten(3), T(4, 3, 64, 64))
+infer(
+    "kinds/image/patchify",
+    lambda x: x.unfold(2, 8, 8).unfold(3, 8, 8).permute(0, 2, 3, 1, 4, 5).flatten(3),
+    T(4, 3, 64, 64),
+)
 infer("kinds/image/heatmap-peak", lambda h: (h * (F.max_pool2d(h, 3, 1, 1) == h)).flatten(2).topk(10), T(1, 20, 32, 32))
-infer("kinds/image/soft-argmax", lambda h, g: (h.flatten(2).softmax(-1)[..., None] * g).sum(2), T(8, 17, 24, 24), T(576, 2))
+infer(
+    "kinds/image/soft-argmax",
+    lambda h, g: (h.flatten(2).softmax(-1)[..., None] * g).sum(2),
+    T(8, 17, 24, 24),
+    T(576, 2),
+)
 
 # Detection
 
@@ -377,7 +433,8 @@ infer("kinds/detect/yolo", yolo_decode, T(1, 45, 20, 20), T(1, 1, 20, 20, 2), T(
 infer("kinds/detect/dfl", distribution_focal, T(2, 64, 400), T(16))
 infer("kinds/detect/xywh", lambda b: torch.cat((b[:, :2] - b[:, 2:] / 2, b[:, :2] + b[:, 2:] / 2), 1), T(25, 4))
 infer("kinds/detect/score-filter", lambda s: s.max(1).values.topk(50), T(1000, 80, low=0, high=1))
-infer("kinds/detect/roi-bilinear", lambda f, g: F.grid_sample(f.expand(8, -1, -1, -1), g, align_corners=True), T(1, 32, 25, 25),
+infer("kinds/detect/roi-bilinear", lambda f, g: F.grid_sample(f.expand(8, -1, -1, -1), g, align_corners=True), T(1,
+      32, 25, 25),
       T(8, 7, 7, 2, low=-1, high=1))  # fmt: skip
 infer("kinds/detect/hungarian-cost", lambda p, b, y, gt: torch.cdist(b, gt, 1) * 5 - p.softmax(-1)[:, y], T(100, 30),
       T(100, 4), T(8, dtype=i64, low=0, high=29), T(8, 4))  # fmt: skip
@@ -413,7 +470,7 @@ def typical(logits):
     lp = logits.log_softmax(-1)
     ent = -(lp.exp() * lp).sum(-1, keepdim=True)
     shift = (-lp - ent).abs()
-    s, at = shift.sort()
+    at = shift.argsort()
     keep = lp.gather(-1, at).exp().cumsum(-1) < 0.95
     return logits.masked_fill(~keep.gather(-1, at.argsort(-1)), float("-inf"))
 
@@ -442,12 +499,18 @@ infer("kinds/sample/top-k", top_k_mask, T(1, 8000))
 infer("kinds/sample/min-p-bf16", min_p, T(4, 4000, dtype=bf16))
 infer("kinds/sample/gumbel", gumbel_argmax, T(8, 1000), T(8, 1000, low=0.01, high=0.99))
 infer("kinds/sample/typical", typical, T(1, 2000))
-infer("kinds/sample/speculative", lambda a, b, d, u: speculative(a.softmax(-1), b.softmax(-1), d, u), *[T(2, 5, 1000)] * 2,
+infer("kinds/sample/speculative", lambda a, b, d, u: speculative(a.softmax(-1), b.softmax(-1), d, u), *[T(2, 5,
+      1000)] * 2,
       T(2, 5, dtype=i64, low=0, high=999), T(2, 5, low=0, high=1))  # fmt: skip
 infer("kinds/sample/beam", beam, T(2, 4), T(2, 4, 1000))
 infer("kinds/sample/inverse-cdf", inverse_cdf, T(16, 200, low=0, high=0.01), T(16, 8, low=0, high=1))
 infer("kinds/sample/greedy", lambda x: x[:, -1, :].argmax(-1, keepdim=True), T(4, 8, 500))
-infer("kinds/sample/stop", lambda t, done: (torch.where(done, 0, t), done | (t == 2)), T(16, dtype=i64), T(16, dtype=torch.bool))
+infer(
+    "kinds/sample/stop",
+    lambda t, done: (torch.where(done, 0, t), done | (t == 2)),
+    T(16, dtype=i64),
+    T(16, dtype=torch.bool),
+)
 infer("kinds/sample/entropy-f16", lambda x: -(x.softmax(-1) * x.log_softmax(-1)).sum(-1), T(8, 2000, dtype=f16))
 
 # Audio and time series
@@ -514,7 +577,12 @@ infer("kinds/audio/mu-law", mu_law, T(4, 4000, low=-1, high=1))
 infer("kinds/audio/overlap-add", overlap_add, T(2, 40, 400))
 infer("kinds/audio/deltas", deltas, T(4, 40, 200))
 infer("kinds/audio/spectrum", lambda x, w: torch.fft.rfft(x * w).abs().pow(2), T(60, 400), T(400))
-infer("kinds/audio/stft", lambda x, w: torch.stft(x, 256, 64, 256, w, return_complex=True).abs().log1p(), T(2, 4000), T(256))
+infer(
+    "kinds/audio/stft",
+    lambda x, w: torch.stft(x, 256, 64, 256, w, return_complex=True).abs().log1p(),
+    T(2, 4000),
+    T(256),
+)
 infer("kinds/audio/pcm", lambda x: (x.float() / 32768).clamp(-1, 1).mean(0), T(2, 16000, dtype=torch.int16))
 infer("kinds/audio/preemphasis", lambda x: torch.cat((x[:, :1], x[:, 1:] - 0.97 * x[:, :-1]), 1), T(4, 8000))
 infer("kinds/audio/griffin-phase", lambda m, c: m * c / (c.abs() + 1e-8), T(129, 60), T(129, 60, dtype=torch.complex64))
@@ -525,7 +593,8 @@ infer("kinds/series/revin", revin, T(16, 96, 7))
 train("kinds/series/decompose", decompose, T(8, 96, 7))
 infer("kinds/series/autocorrelation", autocorrelation, T(8, 128))
 infer("kinds/series/lags", lambda x: torch.stack([x.roll(k, 1) for k in (1, 2, 7)], -1), T(16, 200))
-infer("kinds/series/fill-forward", lambda x, m: x.gather(1, (torch.arange(x.shape[1], device=x.device) * m).cummax(1).values),
+infer("kinds/series/fill-forward", lambda x, m: x.gather(1, (torch.arange(x.shape[1],
+      device=x.device) * m).cummax(1).values),
       T(16, 120), T(16, 120, dtype=i64, low=0, high=1))  # fmt: skip
 infer("kinds/series/quantize-i8", lambda x: (x / (x.abs().amax(-1, keepdim=True) / 127)).round().to(i8), T(64, 256))
 infer("kinds/series/positions", lambda m: (m.to(i32).cumsum(1) - 1).clamp(min=0), T(8, 128, dtype=torch.bool))

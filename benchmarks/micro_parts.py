@@ -1,11 +1,10 @@
-"""Parts of models and of the loops around them: caches, rotary variants, quantization, graphs, experts, cells, norms,
-schedulers, physics, optimizers, training steps."""
+"""Parts of models: caches, rotary variants, masks, quantization, graphs, experts, cells, norms, embeddings."""
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from micro_case import Case, T, bf16, case, f16, i8, i32, i64, infer, module, train, u8
+from micro_case import T, bf16, f16, i8, i32, i64, infer, module, train, u8
 from torch import nn
 
 # Caches
@@ -46,9 +45,17 @@ def quantized_cache(k, q, s):
 
 
 infer("parts/cache/write", cache_write, T(2, 8, 128, 64), T(2, 8, 4, 64), torch.arange(4) + 17)
-infer("parts/cache/write-bf16", cache_write, T(1, 8, 512, 64, dtype=bf16), T(1, 8, 1, 64, dtype=bf16), torch.tensor([300]))
+infer(
+    "parts/cache/write-bf16", cache_write, T(1, 8, 512, 64, dtype=bf16), T(1, 8, 1, 64, dtype=bf16), torch.tensor([300])
+)
 infer("parts/cache/paged-read", paged_read, T(64, 16, 64), T(4, 8, dtype=i64, low=0, high=63), T(4, 64))
-infer("parts/cache/paged-read-bf16", paged_read, T(64, 16, 64, dtype=bf16), T(4, 8, dtype=i64, low=0, high=63), T(4, 64, dtype=bf16))
+infer(
+    "parts/cache/paged-read-bf16",
+    paged_read,
+    T(64, 16, 64, dtype=bf16),
+    T(4, 8, dtype=i64, low=0, high=63),
+    T(4, 64, dtype=bf16),
+)
 infer("parts/cache/paged-write", paged_write, T(64, 16, 64), torch.tensor([5, 77, 1000, 3]), T(4, 64))
 infer("parts/cache/decode", decode, T(1, 8, 1, 64), *[T(1, 8, 256, 64)] * 2, *[T(1, 8, 1, 64)] * 2, 200)
 infer("parts/cache/decode-bf16", decode, T(2, 8, 1, 64, dtype=bf16), *[T(2, 8, 256, 64, dtype=bf16)] * 2,
@@ -56,7 +63,8 @@ infer("parts/cache/decode-bf16", decode, T(2, 8, 1, 64, dtype=bf16), *[T(2, 8, 2
 infer("parts/cache/rolling", roll_cache, T(4, 32, 64), T(4, 1, 64))
 infer("parts/cache/int8", quantized_cache, T(1, 8, 128, 64), T(1, 8, 128, 64, dtype=i8), T(1, 8, 128, 1))
 infer("parts/cache/beam-reorder", lambda k, at: k.index_select(0, at), T(4, 8, 64, 32), T(4, dtype=i64, low=0, high=3))
-infer("parts/cache/gqa", lambda q, k, v: F.scaled_dot_product_attention(q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1)),
+infer("parts/cache/gqa", lambda q, k, v: F.scaled_dot_product_attention(q, k.repeat_interleave(4, 1),
+      v.repeat_interleave(4, 1)),
       T(1, 8, 1, 64), *[T(1, 2, 128, 64)] * 2)  # fmt: skip
 
 # Rotary embeddings and masks
@@ -133,14 +141,16 @@ infer("parts/rope/complex-bf16", rope_complex, T(1, 64, 8, 64, dtype=bf16), T(64
 infer("parts/rope/partial", partial_rope, T(1, 8, 64, 80), *[T(64, 32)] * 2)
 infer("parts/rope/tables", rope_tables, T(2, 128, dtype=i64, low=0, high=2000), T(32))
 infer("parts/rope/two-dimensional", rope_2d, T(2, 4, 196, 64), *[T(196, 32)] * 2)
-train("parts/rope/training", lambda q, k, c, s: (rope(q, k, c, s)[0] * rope(q, k, c, s)[1]).sum(-1), *[T(1, 8, 64, 64)] * 2,
+train("parts/rope/training", lambda q, k, c, s: (rope(q, k, c, s)[0] * rope(q, k, c, s)[1]).sum(-1), *[T(1, 8, 64,
+      64)] * 2,
       *[T(64, 64)] * 2)  # fmt: skip
 infer("parts/mask/t5-bias", lambda t: t5_bias(t, 64), T(32, 8))
 infer("parts/mask/alibi", alibi, T(2, 8, 64, 64), T(8, low=0.01, high=0.5))
 infer("parts/mask/sliding", sliding_mask, T(2, 4, 96, 96))
 infer("parts/mask/padding", pad_mask, T(8, 64, dtype=i64, low=0, high=3))
 infer("parts/mask/packed", lambda d: (d[:, :, None] == d[:, None, :]).tril(), T(2, 200, dtype=i64, low=0, high=3))
-infer("parts/mask/lengths", lambda x, n: x * (torch.arange(x.shape[1], device=x.device) < n[:, None])[..., None], T(8, 50, 32),
+infer("parts/mask/lengths", lambda x, n: x * (torch.arange(x.shape[1], device=x.device) < n[:, None])[..., None],
+      T(8, 50, 32),
       T(8, dtype=i64, low=1, high=50))  # fmt: skip
 infer("parts/mask/scatter-images", lambda x, m, y: x.masked_scatter(m[..., None].expand_as(x), y), T(2, 40, 64),
       torch.arange(80).reshape(2, 40) % 5 == 0, T(16, 64))  # fmt: skip
@@ -187,11 +197,25 @@ infer("parts/quant/fake", lambda x: fake_quantize(x, 0.1, 128), T(64, 300))
 train("parts/quant/fake-training", lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), T(64, 300))
 train("parts/quant/straight-through", ste, T(128, 128))
 infer("parts/quant/requantize", requantize, T(64, 256, dtype=i32), T(256, low=0, high=0.1), T(256, dtype=i32))
-infer("parts/quant/u8-add", lambda a, b: ((a.float() * 0.1 + b.float() * 0.2) / 0.15).round().clamp(0, 255).to(u8), *[T(128, 128, dtype=u8)] * 2)
+infer(
+    "parts/quant/u8-add",
+    lambda a, b: ((a.float() * 0.1 + b.float() * 0.2) / 0.15).round().clamp(0, 255).to(u8),
+    *[T(128, 128, dtype=u8)] * 2,
+)
 train("parts/quant/vq", vq, T(128, 32), T(64, 32), tolerance=1e-3)
-infer("parts/quant/binarize", lambda x: (x.view(-1, 8) > 0).to(u8).mul(2 ** torch.arange(8, device=x.device, dtype=u8)).sum(1).to(u8), T(64, 128))
-infer("parts/quant/i8-matmul", lambda a, b: torch._int_mm(a, b).float() * 0.01, T(32, 128, dtype=i8), T(128, 64, dtype=i8))
-infer("parts/quant/groups", lambda x: (lambda g: (g / (g.abs().amax(-1, keepdim=True) / 7)).round().to(i8))(x.view(x.shape[0], -1, 32)), T(64, 256))
+infer(
+    "parts/quant/binarize",
+    lambda x: (x.view(-1, 8) > 0).to(u8).mul(2 ** torch.arange(8, device=x.device, dtype=u8)).sum(1).to(u8),
+    T(64, 128),
+)
+infer(
+    "parts/quant/i8-matmul", lambda a, b: torch._int_mm(a, b).float() * 0.01, T(32, 128, dtype=i8), T(128, 64, dtype=i8)
+)
+infer(
+    "parts/quant/groups",
+    lambda x: (lambda g: (g / (g.abs().amax(-1, keepdim=True) / 7)).round().to(i8))(x.view(x.shape[0], -1, 32)),
+    T(64, 256),
+)
 
 # Graphs and experts
 
@@ -218,7 +242,9 @@ def segment_mean(x, at):
 
 
 def segment_max(x, at):
-    return torch.zeros(32, x.shape[1], device=x.device).scatter_reduce(0, at[:, None].expand_as(x), x, "amax", include_self=False)
+    return torch.zeros(32, x.shape[1], device=x.device).scatter_reduce(
+        0, at[:, None].expand_as(x), x, "amax", include_self=False
+    )
 
 
 def edge_mlp(x, src, dst, w):
@@ -264,10 +290,13 @@ infer("parts/graph/segment-max", segment_max, T(500, 24), parts)
 train("parts/graph/edge-mlp", edge_mlp, T(200, 16), edges[0], edges[1], T(32, 16))
 infer("parts/graph/radial", radial, T(200, 3), edges[0], edges[1])
 infer("parts/expert/route", route, T(64, 64), T(64, 8))
-train("parts/expert/route-training", lambda x, w: route(x, w)[0].sum(0).pow(2).sum() + route(x, w)[1], T(64, 64), T(64, 8))
+train(
+    "parts/expert/route-training", lambda x, w: route(x, w)[0].sum(0).pow(2).sum() + route(x, w)[1], T(64, 64), T(64, 8)
+)
 infer("parts/expert/capacity", capacity, T(128, 32), T(32, 8))
 infer("parts/expert/dense", experts, T(64, 32), T(8, 32, 32), T(64, 8))
-infer("parts/expert/unpermute", lambda y, at, g: torch.zeros(64, 32, device=y.device).index_add_(0, at, y * g[:, None]), T(128, 32),
+infer("parts/expert/unpermute", lambda y, at, g: torch.zeros(64, 32, device=y.device).index_add_(0, at, y * g[:,
+      None]), T(128, 32),
       T(128, dtype=i64, low=0, high=63), T(128))  # fmt: skip
 
 # Cells, norms, activations
@@ -369,228 +398,30 @@ train("parts/act/relu-squared", lambda x: F.relu(x).square(), T(64, 256))
 train("parts/act/mish-bf16", F.mish, T(64, 256, dtype=bf16))
 infer("parts/act/maxout", lambda x: x.view(32, 64, 4).amax(-1), T(32, 256))
 train("parts/act/prelu", F.prelu, T(16, 32, 20), T(32))
-infer("parts/act/sparsemax", lambda x: (lambda z: (x - ((z.cumsum(-1) - 1) / torch.arange(1, 33, device=x.device)).gather(-1,
+infer("parts/act/sparsemax", lambda x: (lambda z: (x - ((z.cumsum(-1) - 1) / torch.arange(1, 33,
+      device=x.device)).gather(-1,
       ((1 + torch.arange(1, 33, device=x.device) * z > z.cumsum(-1)).sum(-1, keepdim=True) - 1)))
       .clamp(min=0))(x.sort(-1, descending=True).values), T(64, 32))  # fmt: skip
 
 # Embeddings
 
-module("parts/embed/bag-sum", lambda: nn.EmbeddingBag(1000, 32, mode="sum"), T(64, 10, dtype=i64, low=0, high=999), training=True)
+module(
+    "parts/embed/bag-sum",
+    lambda: nn.EmbeddingBag(1000, 32, mode="sum"),
+    T(64, 10, dtype=i64, low=0, high=999),
+    training=True,
+)
 module("parts/embed/bag-mean", lambda: nn.EmbeddingBag(1000, 32), T(64, 10, dtype=i64, low=0, high=999), training=True)
-module("parts/embed/bag-max", lambda: nn.EmbeddingBag(1000, 32, mode="max"), T(64, 10, dtype=i64, low=0, high=999), training=True)
+module(
+    "parts/embed/bag-max",
+    lambda: nn.EmbeddingBag(1000, 32, mode="max"),
+    T(64, 10, dtype=i64, low=0, high=999),
+    training=True,
+)
 module("parts/embed/training", lambda: nn.Embedding(500, 64), T(8, 32, dtype=i64, low=0, high=499), training=True)
 infer("parts/embed/timestep", lambda t, f: torch.cat(((t[:, None] * f).sin(), (t[:, None] * f).cos()), -1), T(8), T(64))
-infer("parts/embed/sum-of-three", lambda a, b, c, x, y: F.layer_norm(a[x] + b[y] + c[: x.shape[1]], (64,)), T(500, 64), T(2, 64),
+infer("parts/embed/sum-of-three", lambda a, b, c, x, y: F.layer_norm(a[x] + b[y] + c[: x.shape[1]], (64,)), T(500,
+      64), T(2, 64),
       T(128, 64), T(4, 32, dtype=i64, low=0, high=499), T(4, 32, dtype=i64, low=0, high=1))  # fmt: skip
 infer("parts/embed/fm", lambda e: 0.5 * (e.sum(1).pow(2) - e.pow(2).sum(1)).sum(1), T(128, 12, 16))
 infer("parts/embed/dot-interaction", lambda e: (e @ e.transpose(1, 2))[:, *torch.tril_indices(8, 8, -1)], T(64, 8, 16))
-
-# Schedulers and physics
-
-
-def ddim(x, e, a, b):
-    x0 = ((x - (1 - a).sqrt() * e) / a.sqrt()).clamp(-1, 1)
-    return b.sqrt() * x0 + (1 - b).sqrt() * e
-
-
-def cfg(x, e, scale, sigma, nxt):
-    u, c = e.chunk(2)
-    e = u + scale * (c - u)
-    std = c.std((1, 2, 3), keepdim=True) / e.std((1, 2, 3), keepdim=True)
-    e = 0.7 * e * std + 0.3 * e
-    return x + e * (nxt - sigma)
-
-
-def add_noise(x, n, t, table):
-    a = table[t].view(-1, 1, 1, 1)
-    return a.sqrt() * x + (1 - a).sqrt() * n
-
-
-def threshold(x):
-    s = x.flatten(1).abs().quantile(0.99, 1).clamp(min=1)[:, None, None, None]
-    return x.clamp(-s, s) / s
-
-
-def heat(u):
-    lap = u.roll(1, 0) + u.roll(-1, 0) + u.roll(1, 1) + u.roll(-1, 1) - 4 * u
-    return u + 0.1 * lap
-
-
-def nbody(p, v, m):
-    d = p[None] - p[:, None]
-    r = (d.pow(2).sum(-1) + 1e-2).rsqrt()
-    a = (d * (m[None] * r**3)[..., None]).sum(1)
-    v = v + 0.01 * a
-    return p + 0.01 * v, v
-
-
-def rk4(x, w):
-    f = lambda y: (y @ w).tanh()  # noqa: E731
-    a = f(x)
-    b = f(x + 0.05 * a)
-    c = f(x + 0.05 * b)
-    return x + 0.1 / 6 * (a + 2 * b + 2 * c + f(x + 0.1 * c))
-
-
-def lj(pos):
-    d = pos[:, None] - pos[None]
-    r2 = d.pow(2).sum(-1) + torch.eye(pos.shape[0], device=pos.device)
-    s = (1 / r2) ** 3
-    return (4 * (s * s - s)).triu(1).sum()
-
-
-def quaternion(q, p):
-    w, v = q[:, :1], q[:, 1:]
-    t = 2 * torch.linalg.cross(v, p)
-    return p + w * t + torch.linalg.cross(v, t)
-
-
-def volume(sigma, rgb, delta):
-    alpha = 1 - torch.exp(-F.relu(sigma) * delta)
-    trans = torch.cumprod(torch.cat((torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-10), 1), 1)[:, :-1]
-    w = alpha * trans
-    return (w[..., None] * rgb.sigmoid()).sum(1), w.sum(1)
-
-
-def encode(x):
-    f = 2.0 ** torch.arange(6, device=x.device)
-    y = (x[..., None] * f).flatten(1)
-    return torch.cat((x, y.sin(), y.cos()), -1)
-
-
-def life(g):
-    n = sum(g.roll((i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
-    return ((n == 3) | ((g == 1) & (n == 2))).to(g.dtype)
-
-
-infer("parts/diffuse/ddim", ddim, *[T(1, 4, 32, 32)] * 2, torch.tensor(0.5), torch.tensor(0.6))
-infer("parts/diffuse/ddim-f16", ddim, *[T(2, 4, 64, 64, dtype=f16)] * 2, torch.tensor(0.5), torch.tensor(0.6))
-infer("parts/diffuse/guidance", lambda x, e: cfg(x, e, 7.5, 1.0, 0.9), T(1, 4, 32, 32), T(2, 4, 32, 32))
-infer("parts/diffuse/add-noise", add_noise, *[T(8, 3, 32, 32)] * 2, T(8, dtype=i64, low=0, high=999), T(1000, low=0.1, high=1))
-infer("parts/diffuse/threshold", threshold, T(2, 3, 24, 24))
-infer("parts/diffuse/to-image", lambda x: (x / 2 + 0.5).clamp(0, 1).permute(0, 2, 3, 1).mul(255).round().to(u8), T(2, 3, 64, 64))
-infer("parts/physics/heat", heat, T(128, 128))
-infer("parts/physics/heat-small", heat, T(16, 16))
-infer("parts/physics/n-body", nbody, *[T(64, 3)] * 2, T(64, low=0, high=1))
-infer("parts/physics/rk4", rk4, T(32, 16), T(16, 16))
-train("parts/physics/lennard-jones", lj, T(48, 3, low=0, high=6), tolerance=1e-3)
-infer("parts/physics/quaternion", quaternion, T(500, 4), T(500, 3))
-infer("parts/physics/volume", volume, T(128, 48), T(128, 48, 3), T(128, 48, low=0, high=0.1))
-train("parts/physics/volume-training", lambda a, b, c: volume(a, b, c)[0], T(128, 48), T(128, 48, 3), T(128, 48, low=0, high=0.1))
-infer("parts/physics/encode", encode, T(1000, 3))
-infer("parts/physics/life", life, T(64, 64, dtype=i32, low=0, high=1))
-infer("parts/physics/f64-chain", lambda x: (x * 2 + 1).sin().exp().sum(-1), T(64, 100, dtype=torch.float64))
-infer("parts/tiny/add-scalar", lambda x: x * 2 + 1, T(8))
-infer("parts/tiny/distance", lambda a, b: (a - b).norm(), *[T(3)] * 2)
-infer("parts/tiny/policy", lambda x, w, b: (x @ w + b).softmax(-1), T(1, 4), T(4, 2), T(2))
-train("parts/tiny/regression", lambda x, y, w, b: ((x @ w + b - y) ** 2).mean(), T(16, 4), T(16, 1), T(4, 1), T(1))
-
-# Optimizers and whole steps
-
-
-def optimizer(kind, **options):
-    def build():
-        model = nn.Sequential(nn.Linear(64, 128), nn.Linear(128, 32))
-        chosen = kind(model.parameters(), **options)
-        for p in model.parameters():
-            p.grad = torch.randn_like(p)
-
-        def step():
-            chosen.step()
-
-        return Case(step, (), state=lambda: [p.data for p in model.parameters()])
-
-    return build
-
-
-def ema_update():
-    a, b = [torch.randn(64, 64) for _ in range(6)], [torch.randn(64, 64) for _ in range(6)]
-
-    def update():
-        for x, y in zip(a, b, strict=True):
-            x.lerp_(y, 0.01)
-
-    return Case(update, (), state=lambda: a)
-
-
-def clip():
-    grads = [torch.randn(64, 64) for _ in range(6)]
-
-    def clipped():
-        norm = torch.stack([g.norm() for g in grads]).norm()
-        scale = (1.0 / (norm + 1e-6)).clamp(max=1.0)
-        for g in grads:
-            g.mul_(scale)
-        return norm
-
-    return Case(clipped, (), state=lambda: grads)
-
-
-def lion():
-    p, g, m = (torch.randn(128, 128) for _ in range(3))
-
-    def step():
-        p.mul_(1 - 1e-3).sub_((0.9 * m + 0.1 * g).sign() * 1e-3)
-        m.mul_(0.99).add_(g, alpha=0.01)
-
-    return Case(step, (), state=lambda: [p, m])
-
-
-def muon():
-    g = torch.randn(64, 48)
-
-    def orthogonal():
-        x = g / (g.norm() + 1e-7)
-        for _ in range(5):
-            a = x.t() @ x
-            x = 3.4445 * x + x @ (-4.775 * a + 2.0315 * a @ a)
-        return x
-
-    return Case(orthogonal)
-
-
-for kind, options in [("SGD", {"momentum": 0.9, "nesterov": True}), ("Adam", {}), ("AdamW", {}), ("RMSprop", {}),
-                      ("Adagrad", {}), ("NAdam", {}), ("RAdam", {}), ("Adamax", {}), ("Adadelta", {})]:  # fmt: skip
-    case(f"parts/step/{kind.lower()}", optimizer(getattr(torch.optim, kind), **options))
-case("parts/step/ema", ema_update)
-case("parts/step/clip", clip)
-case("parts/step/lion", lion)
-case("parts/step/muon", muon, tolerance=2e-3)
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.qkv, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 16).permute(2, 0, 3, 1, 4)
-        w = (q @ k.transpose(-1, -2) / 4).softmax(-1)
-        return self.out((w @ v).transpose(1, 2).flatten(2))
-
-
-class Mixer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b, self.c, self.d = nn.Linear(49, 64), nn.Linear(64, 49), nn.Linear(64, 128), nn.Linear(128, 64)
-        self.n, self.m = nn.LayerNorm(64), nn.LayerNorm(64)
-
-    def forward(self, x):
-        x = x + self.b(F.gelu(self.a(self.n(x).transpose(1, 2)))).transpose(1, 2)
-        return x + self.d(F.gelu(self.c(self.m(x))))
-
-
-module("parts/train/attention", Attention, T(4, 32, 64), training=True)
-module("parts/train/attention-autocast", Attention, T(4, 32, 64), training=True, autocast=bf16, tolerance=3e-2)
-module("parts/train/mixer", Mixer, T(2, 49, 64), training=True)
-module("parts/infer/mixer", Mixer, T(1, 49, 64))
-module("parts/train/mlp", lambda: nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)),
-       T(32, 20), training=True)  # fmt: skip
-module("parts/infer/mlp", lambda: nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 4)), T(1, 20))
-module("parts/train/small-cnn", lambda: nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.ReLU(),
-       nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)), T(8, 1, 28, 28), training=True)  # fmt: skip
-module("parts/infer/depthwise-cl", lambda: nn.Sequential(nn.Conv2d(32, 32, 3, padding=1, groups=32), nn.BatchNorm2d(32), nn.ReLU6(),
-       nn.Conv2d(32, 64, 1)), T(1, 32, 28, 28), channels_last=True)  # fmt: skip
-module("parts/train/encoder-layer", lambda: nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True), T(2, 16, 32), training=True)
-module("parts/infer/encoder-layer-bf16", lambda: nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), T(2, 32, 64, dtype=bf16), dtype=bf16)
-module("parts/train/conv1d-glu", lambda: nn.Sequential(nn.Conv1d(16, 64, 5, padding=2), nn.GLU(1), nn.Conv1d(32, 16, 1)), T(4, 16, 100), training=True)

@@ -65,7 +65,7 @@ def is_forward_ad_active() -> bool:
 
 
 def by_mode(plain: Run, *, under_autocast: Run, in_dual_level: Run) -> Run:
-    """A function that calls ``plain``, or what takes its place while autocast or a level of forward derivatives is active.
+    """A function that calls ``plain``, or what takes its place under autocast or a level of forward derivatives.
 
     One function asks both, since each frame of Python's takes a twentieth of a small call.
     """

@@ -262,10 +262,12 @@ class _Work:
             else:
                 static = {p: self.example_inputs[p] for p in self.request.static_inputs}
                 keep = functools.partial(self._note_built, None if traced.mutates else keep, traced.mutates)
-                run = WithoutAutocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
+                compiled = WithoutAutocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
                 if not traced.mutates:
-                    return run
-                return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))
+                    return compiled
+                return eager_when_overlap_differs(
+                    compiled, self.gm, self.example_inputs, strict=bool(self.request.strict)
+                )
 
         else:
             self.built = "it was compiled for training"

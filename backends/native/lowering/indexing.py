@@ -72,15 +72,13 @@ def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *opti
         later = binary("and", compare("ne", found, found), compare("ne", ops.from_index(i[1]), const(0, torch.int64)))
         return where(later, const(-math.inf, found.dtype), found)
 
-    # What gradients need: how large bags are, and which index has the maximum.  Offsets tell which bag an element is in.
+    # What gradients need: how large bags are, and which index has the maximum.  Offsets tell an element's bag.
     told: list[Any] = [None] * 3 if alone else [scalar(length, torch.int64, ctx.sizes(fake)) for fake in ctx.val[1:]]
     bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, compared if mode == 2 else element)
     if mode == 2:
         if not alone:
             nth_of = drop(ctx.program.reduce("argmax", bags, [1], torch.int64, lambda node: node), [1], False)
-            told[2] = Value(
-                nth_of.sizes, torch.int64, lambda i: at.at((i[0] * length + index.data(nth_of.at(i)),))
-            )
+            told[2] = Value(nth_of.sizes, torch.int64, lambda i: at.at((i[0] * length + index.data(nth_of.at(i)),)))
         return (reduce(ctx, "max", bags, [1], False, weight.dtype), *told)
     total = reduce(ctx, "sum", bags, [1], False, compute_type(weight.dtype))
     found = divided(total, length) if mode == 1 else total

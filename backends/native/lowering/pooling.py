@@ -290,13 +290,14 @@ def _uneven_average(ctx: Context, a: Value, counts: Sequence[int]) -> Value:
 
 def _uneven_sums(a: Value, dim: int, count: int, dtype: torch.dtype) -> tuple[Value, Callable[[Index], Node]]:
     """Sums over windows along one dimension, and how long each of the windows is."""
-    extent = int(a.sizes[dim])  # type: ignore[call-overload]
+    extent = a.sizes[dim]
+    assert type(extent) is int
     most = max(-(-(i + 1) * extent // count) - i * extent // count for i in range(count))
 
     def quotient(number: Index) -> Node:
         """``number // count``, exact as long as both numbers are small."""
-        number = ops.cast(ops.cast(ops.from_index(number), torch.int32), torch.float32)
-        return ops.cast(binary("div", number, const(count, torch.float32)), torch.int32)
+        exact = ops.cast(ops.cast(ops.from_index(number), torch.int32), torch.float32)
+        return ops.cast(binary("div", exact, const(count, torch.float32)), torch.int32)
 
     def length(i: Index) -> Node:
         return binary("sub", quotient((i + 1) * extent + (count - 1)), quotient(i * extent))
@@ -337,7 +338,7 @@ def _adaptive_avg_pool(op: Any, rank: int) -> Any:
     def lower(ctx: Context, a: Value, size: Any) -> Any:
         counts = ctx.sizes()[-rank:]
         if _adaptive(a, counts) is None and _is_uneven(ctx, a, counts):
-            return _uneven_average(ctx, a, [int(c) for c in counts])  # type: ignore[call-overload]
+            return _uneven_average(ctx, a, [c for c in counts if type(c) is int])
         return _average(ctx, op, (a, size), a, _adaptive(a, ctx.sizes()[-rank:]), True, None)
 
     return lower
@@ -521,23 +522,21 @@ def _added_up(ctx: Context, a: Value, shape: Sequence[Window], meeting: Sequence
             rests = [i + piece.start for i, piece in zip(at[-3::2], pieces, strict=True)]
             return total(at[:-4], steps, rests, pieces)
 
-        sizes = [n for piece in pieces for n in (piece.count, piece.length)]
+        sizes = [n for piece in pieces for n in (piece.steps, piece.length)]
         apart = [d for w, stride in zip(shape, strides[-2:], strict=True) for d in (w.step * stride, stride)]
         begin = sum(
             (piece.first * w.step + piece.start - w.pad) * stride
             for w, piece, stride in zip(shape, pieces, strides[-2:], strict=True)
         )
-        ctx.program.store(
-            Value((*out[:-2], *sizes), a.dtype, element), buffer, (*strides[:-2], *apart), begin
-        )
+        ctx.program.store(Value((*out[:-2], *sizes), a.dtype, element), buffer, (*strides[:-2], *apart), begin)
     return ctx.program.stored(buffer)
 
 
 class _Steps(NamedTuple):
-    """Elements along one dimension: of ``count`` steps from ``first`` on, the ``length`` from ``start`` on."""
+    """Elements along one dimension: of ``steps`` steps from ``first`` on, the ``length`` from ``start`` on."""
 
     first: int
-    count: int
+    steps: int
     start: int
     length: int
 

@@ -104,7 +104,7 @@ for _rank in (1, 2, 3):
 
 
 def _ratio(extent: int, count: int, scale: float | None, align: bool, dtype: torch.dtype) -> float:
-    """How far apart, in elements of the image, neighbors in the result are, in the precision in which torch computes."""
+    """How far apart neighbors of the result are in the image, in the precision in which torch computes."""
     if align:
         apart = (extent - 1) / (count - 1) if count > 1 else 0.0
     else:
@@ -113,7 +113,7 @@ def _ratio(extent: int, count: int, scale: float | None, align: bool, dtype: tor
 
 
 class _Between:
-    """Which two elements along a dimension are next to each of those in the result, and how near it is to the second."""
+    """Along a dimension: between which two elements each of the result is, and how near it is to the second."""
 
     def __init__(self, extent: int, ratio: float, align: bool, dtype: torch.dtype) -> None:
         self.extent, self.ratio, self.align, self.dtype = extent, ratio, align, dtype
@@ -177,10 +177,10 @@ def _itself(a: Value, dtype: torch.dtype) -> Value:
 def _linear(op: Any, rank: int) -> Any:
     def lower(ctx: Context, a: Value, size: Any, align: bool, *scales: Any) -> Any:
         given = scales or (None,) * rank
-        extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
-        known = all(type(n) is int and 0 < n < 2**24 for n in (*extents, *counts))
-        if not known or not a.dtype.is_floating_point or ctx.program.device.type != "cpu":
+        known = [n for n in (*a.sizes[-rank:], *ctx.sizes()[-rank:]) if type(n) is int and 0 < n < 2**24]
+        if len(known) < 2 * rank or not a.dtype.is_floating_point or ctx.program.device.type != "cpu":
             return calls.call(ctx, op, (a, size, align, *scales), {})
+        extents, counts = known[:rank], known[rank:]
         ctx.keep(a)
         strides = layout(ctx, a, ctx.val)
         in_rows = _is_one(strides[-1])

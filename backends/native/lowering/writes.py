@@ -74,7 +74,7 @@ def _made_in_place(graph: Graph) -> set[Node]:
 
 
 def _chain(value: Any, is_start: Callable[[Node], bool]) -> list[Node] | None:
-    """The updates between a start and ``value``, those of parts and forms included; None if something else is between."""
+    """The updates between a start and ``value``, with those of parts, and forms; None if something else is between."""
     found: list[Node] = []
     while not is_start(value):
         if not isinstance(value, Node) or value.target not in _UPDATES | _SHAPES:
@@ -254,9 +254,11 @@ def _is_whole(value: Value) -> bool:
     assert value.place is not None
     buffer, strides, offset = value.place.buffer, value.place.strides, value.place.offset
     ours = [(n, s) for n, s in zip(value.sizes, strides, strict=True) if n != 1]
-    return type(offset) is int and offset == 0 and ours == [
-        (n, s) for n, s in zip(buffer.sizes, buffer.strides, strict=True) if n != 1
-    ]
+    return (
+        type(offset) is int
+        and offset == 0
+        and ours == [(n, s) for n, s in zip(buffer.sizes, buffer.strides, strict=True) if n != 1]
+    )
 
 
 def _apart(first: tuple[int, int] | None, second: tuple[int, int] | None) -> bool:

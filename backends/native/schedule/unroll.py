@@ -70,9 +70,10 @@ def _cost(kernel: Kernel, needed: set[Buffer]) -> float:
     """What the accesses and what is computed cost, for each point."""
     walk = tiles.choose(kernel, needed, kernel.space[-1])
     computed = sum(m.statement.value.cost for m in kernel.members)
-    return tiles.cost_of(kernel, tiles.accesses(kernel.members, needed), walk) + _COMPUTED * tiles.filling(
-        walk.vector
-    ) * computed
+    return (
+        tiles.cost_of(kernel, tiles.accesses(kernel.members, needed), walk)
+        + _COMPUTED * tiles.filling(walk.vector) * computed
+    )
 
 
 def _written_out(kernel: Kernel, needed: set[Buffer]) -> Kernel:

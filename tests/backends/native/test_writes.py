@@ -169,7 +169,10 @@ PROGRAMS: list[tuple[Program, Callable[[], tuple[torch.Tensor, ...]]]] = [
     (into_slice_of_slice, square),
     (scattered, lambda: (torch.randn(5, 9), torch.randint(0, 9, (5, 4)), torch.randn(5, 4))),
     (added, lambda: (torch.randn(5, 5), torch.tensor([1, 1, -1 + 4]), torch.randn(3, 5))),
-    (into_pages, lambda: (*(torch.randn(s) for s in ((64, 8, 64), (64, 512), (2, 64, 8, 64))), INDICES, torch.randn(3, 64))),
+    (
+        into_pages,
+        lambda: (*(torch.randn(s) for s in ((64, 8, 64), (64, 512), (2, 64, 8, 64))), INDICES, torch.randn(3, 64)),
+    ),
     (turned_with_update, lambda: (torch.randn(5, 5), INDICES, torch.randn(3, 5))),
     (exchanged, square),
     (read_before, square),

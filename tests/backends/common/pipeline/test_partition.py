@@ -53,7 +53,10 @@ def test_views_at_the_end() -> None:
     view = graph.call_method("view", (value, 4))
     graph.output((view,))
     given = {"trivial": is_view, "ordered": lambda n: False}
-    assert [s.nodes if isinstance(s, Part) else s for s in partition(graph, lambda n: 1, **given).steps] == [[value], view]
+    assert [s.nodes if isinstance(s, Part) else s for s in partition(graph, lambda n: 1, **given).steps] == [
+        [value],
+        view,
+    ]
     (part,) = partition(graph, lambda n: 1, copied=lambda n: False, **given).steps
     assert part.nodes == [value, view]
 

@@ -56,7 +56,9 @@ def test_linear_interpolation() -> None:
     given = torch.randn(2, 3, 50), torch.randn(1, 2, 4, 5, 6), *images
     compiled = torchmux.compile(function, backend="native", strict="own")
     for found, expected in zip(compiled(*given), function(*given), strict=True):
-        torch.testing.assert_close(found, expected, equal_nan=True, atol=1e-5, rtol=1e-5 if found.itemsize > 2 else 0.02)
+        torch.testing.assert_close(
+            found, expected, equal_nan=True, atol=1e-5, rtol=1e-5 if found.itemsize > 2 else 0.02
+        )
         assert found.stride() == expected.stride()
 
 
@@ -64,7 +66,9 @@ def test_gradients_of_nearest_neighbours() -> None:
     """They are gathered, and not scattered by computed indices."""
 
     def function(x: Any) -> Any:
-        return F.interpolate(x, scale_factor=2).square().sum() + F.interpolate(x[0], scale_factor=3, mode="nearest-exact")
+        return F.interpolate(x, scale_factor=2).square().sum() + F.interpolate(
+            x[0], scale_factor=3, mode="nearest-exact"
+        )
 
     found = []
     for run in (function, torchmux.compile(function, backend="native", strict="own")):
@@ -91,7 +95,13 @@ def test_interleaved_by_vectors(dtype: torch.dtype) -> None:
         z = torch.stack((x, y, -x), -1)
         # The same again, read from memory and taken apart; bytes are not widened for it.
         apart = [x.view(5, -1, 2)[..., 0] + x.view(5, -1, 2)[..., 1], x.view(-1, 5)[:, 1] - x.view(-1, 5)[:, 4]]
-        return torch.stack((x, y), -1), z, torch.stack((x, x + y), -1).flatten(-2), torch.stack((y, x, y, y), -1), *apart
+        return (
+            torch.stack((x, y), -1),
+            z,
+            torch.stack((x, x + y), -1).flatten(-2),
+            torch.stack((y, x, y, y), -1),
+            *apart,
+        )
 
     x, y = torch.randint(-9, 9, (5, 70)).to(dtype), torch.randint(-9, 9, (5, 70)).to(dtype)
     compiled = torchmux.compile(function, backend="native", strict="own")
