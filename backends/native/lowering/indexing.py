@@ -48,7 +48,7 @@ def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *opti
     _, mode, _, weights, last, padding = given
     length = _bag_length(offsets, at)
     alone = all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.node.users)
-    differentiable = alone or padding == -1
+    differentiable = alone or (padding == -1 and ctx.program.device.type == "cpu")
     plain = not last and not named and (mode == 0 or (weights is None and padding == -1))
     if length is None or not differentiable or not plain or not weight.dtype.is_floating_point:
         return calls.call(ctx, ctx.node.target, (weight, at, offsets, *options), named)

@@ -267,7 +267,7 @@ def _embedding_bag_backward(
     """The gradient of bags: each element adds its bag's to the row that it took, and of a maximum the largest alone."""
     rows, by_frequency, mode, sparse, weights, padding = [*options, -1][:6]
     known = type(offsets.sizes[0]) is int and 0 < offsets.sizes[0] < 2**24
-    plain = not sparse and not by_frequency and weights is None and padding == -1
+    plain = not sparse and not by_frequency and weights is None and padding == -1 and ctx.program.device.type == "cpu"
     if not known or not plain or grad.dtype not in (torch.float32, torch.float64):
         operands = (grad, at, offsets, bag_of, counts, best, *options)
         return calls.call(ctx, aten._embedding_bag_backward.default, operands, {})
