@@ -14,16 +14,17 @@ import torch
 
 from torchmux import program_calls, torch_internals as ti
 
-from .callee import ask_again, with_frame
+from .callee import with_frame
 from .capture.tracebacks import tidy
 from .hook.calls import FORCED, Frame, frame_of
 from .hook.session import Record, Session
 from .hook.thread_state import this_thread
+from .hook.torch_tracer import ask_again
 from .marks.stance import DEFAULT, state as stance_state
 
 _AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
 set_eval_frame, set_bucket = ti.set_eval_frame, ti.set_bucket
-_calls_made = program_calls.made
+_calls_made, questions = program_calls.made, ti.questions_to_tracer
 
 
 def _not_for_torchs_tracer(fn: Any) -> Any:
@@ -72,9 +73,9 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         if outer is None:
             _calls_made[0] += 1
         doing.owner = record
-        record.calls[0] = count = record.calls[0] + 1
-        if count & (count - 1) == 0:  # seldom, as that takes longer than the rest
-            ask_again(fn)
+        record.calls[0] += 1
+        if session.questions_seen != questions[0]:
+            ask_again(session)
         bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
         return fn(*args, **kwargs)
@@ -159,9 +160,9 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             if outer is None:
                 calls_made[0] += 1
             doing.owner = record
-            calls[0] = count = calls[0] + 1
-            if count & (count - 1) == 0:
-                ask_again(called)
+            calls[0] += 1
+            if session.questions_seen != questions[0]:
+                ask_again(session)
             bucket = set_bucket(number)
             previous = set_eval_frame(callback)
             return called(*args, **kwargs)

@@ -101,7 +101,8 @@ def keep(captured: Captured, owner: Callable[[], Any], once: bool = False) -> tu
     assert captured.code is not None
     guarded = _GuardedCode(captured, captured.code, owner, once)
     captured.kept, captured.code = weakref.ref(captured.code), None
-    return Decision(guarded, _DEFAULT, False), guarded.guard_manager
+    # for the code as well, in the bucket of its session: what torch's own tracer says of it counts no more there
+    return Decision(guarded, _DEFAULT, True), guarded.guard_manager
 
 
 def run_once(captured: Captured, owner: Callable[[], Any]) -> tuple[Decision, GuardManager] | None:

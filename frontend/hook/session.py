@@ -133,6 +133,8 @@ class Session:
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
+        self.questions_seen = -1  # how many torch's own tracer was asked until the latest call (torch_tracer.py)
+        self.asked_again = CodeMap()  # how often it was asked about code that this session has not met
         self._used = False  # since the last `forget`
         self._managers: list[entries.GuardManager] = []  # of the entries in the C hook
         weakref.finalize(self, entries.drop, self._managers)
