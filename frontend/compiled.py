@@ -17,6 +17,7 @@ from torchmux import program_calls, torch_internals as ti
 from .callee import with_frame
 from .capture.tracebacks import tidy
 from .hook.calls import FORCED, Frame, frame_of
+from .hook.direct import direct
 from .hook.session import Record, Session
 from .hook.thread_state import this_thread
 from .hook.torch_tracer import ask_again
@@ -68,24 +69,33 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
             return _eager(fn, args, kwargs)
         session = chosen
     doing = this_thread.doing
-    outer, previous, bucket = doing.owner, None, -1
+    outer = doing.owner
     try:  # an interrupt may arrive after each of these calls
         if outer is None:
             _calls_made[0] += 1
         doing.owner = record
-        record.calls[0] += 1
+        record.calls[0] = count = record.calls[0] + 1
+        if (ready := record.direct) is not None:
+            if (found := ready(args, kwargs)) is not None:
+                return found(*args, **kwargs)
+            record.direct = None
         if session.questions_seen != questions[0]:
             ask_again(session)
-        bucket = set_bucket(session.bucket)
-        previous = set_eval_frame(session.callback)
-        return fn(*args, **kwargs)
+        previous, bucket = None, -1
+        try:
+            bucket = set_bucket(session.bucket)
+            previous = set_eval_frame(session.callback)
+            return fn(*args, **kwargs)
+        finally:
+            set_eval_frame(previous)
+            set_bucket(bucket)
+            if count & (count - 1) == 0:
+                record.direct = direct(session, fn)
     except BaseException as error:
         record.must_raise = None
         tidy(error)
         raise
     finally:
-        set_eval_frame(previous)
-        set_bucket(bucket)
         doing.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
@@ -155,24 +165,33 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
                 tidy(error)
                 raise
         doing = this_thread.doing
-        outer, previous, bucket = doing.owner, None, -1
+        outer = doing.owner
         try:  # as in call()
             if outer is None:
                 calls_made[0] += 1
             doing.owner = record
-            calls[0] += 1
+            calls[0] = count = calls[0] + 1
+            if (ready := record.direct) is not None:
+                if (found := ready(args, kwargs)) is not None:
+                    return found(*args, **kwargs)
+                record.direct = None
             if session.questions_seen != questions[0]:
                 ask_again(session)
-            bucket = set_bucket(number)
-            previous = set_eval_frame(callback)
-            return called(*args, **kwargs)
+            previous, bucket = None, -1
+            try:
+                bucket = set_bucket(number)
+                previous = set_eval_frame(callback)
+                return called(*args, **kwargs)
+            finally:
+                set_eval_frame(previous)
+                set_bucket(bucket)
+                if count & (count - 1) == 0:
+                    record.direct = direct(session, called)
         except BaseException as error:
             record.must_raise = None
             tidy(error)
             raise  # a bare raise adds no entry for this frame
         finally:
-            set_eval_frame(previous)
-            set_bucket(bucket)
             doing.owner = outer
             if record.must_raise is not None:
                 _raise_pending(record)

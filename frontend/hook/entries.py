@@ -87,6 +87,7 @@ class _GuardedCode:
         check = check_of(captured.guards, owner)
         if captured.in_eager and captured.graph is None:  # no graph counts its calls
             check = _counting(check, captured, owner)
+        captured.check = weakref.ref(check)
         self.guard_manager = GuardManager(_never if once else check)
         self.compile_id = None
         self.trace_annotation = f"torchmux {code.co_name}"

@@ -21,6 +21,7 @@ _ASKS = ti.FrameExecStrategy(ti.FrameAction.DEFAULT, ti.FrameAction.DEFAULT)
 _OFTEN = 8
 
 
+@ti.not_captured
 def ask_again(session: Session) -> None:
     """Have the hook ask about all code of programs, whatever torch's own tracer has said since the latest call."""
     if not ti.listen_to_tracer():

@@ -99,7 +99,7 @@ from .frame_hook import (
     set_eval_frame,
 )
 from .functorch import are_transforms_active, beneath_functionalization, is_batched, is_functorch_active
-from .guards import GlobalStateGuard, TensorGuards
+from .guards import GlobalStateGuard, TensorGuards, dispatch_keys
 from .memory import (
     addresses_equal,
     current_raw_stream,
