@@ -109,17 +109,25 @@ def _trace(
                 frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit, placement
             )
             try:
-                result, stop = tr.run(), assumptions.stop
-            except GraphBreak as broke:
-                result, stop = None, _stop_before(tr, broke, fullgraph)
-            else:
-                if tr.expectations and not leaves_no_trace(tr):
-                    raise NothingExpected("what the graph changes could not be put back where a branch goes otherwise")
+                result, stop = _run(tr, assumptions, fullgraph)
+            except BaseException:
+                tr.let_go()
+                raise
             return tr, result, stop
         except RecursionError as error:
             raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
         finally:
             sys.setrecursionlimit(limit)
+
+
+def _run(tr: Trace, assumptions: Assumptions, fullgraph: bool) -> tuple[Value | None, Stop | None]:
+    try:
+        result = tr.run()
+    except GraphBreak as broke:
+        return None, _stop_before(tr, broke, fullgraph)
+    if tr.expectations and not leaves_no_trace(tr):
+        raise NothingExpected("what the graph changes could not be put back where a branch goes otherwise")
+    return result, assumptions.stop
 
 
 def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:

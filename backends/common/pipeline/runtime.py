@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -34,7 +35,13 @@ class Compiled:
         self.built = built
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        return self.run(*args)
+        try:
+            return self.run(*args)
+        except ctypes.ArgumentError as error:
+            if "RecursionError" not in str(error):
+                raise
+            # what ctypes says where Python's limit is reached while it converts an argument
+            raise RecursionError("maximum recursion depth exceeded while calling compiled code") from None
 
 
 def without_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
