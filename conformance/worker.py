@@ -38,10 +38,12 @@ def main() -> None:
     sys.path[:0] = head["path"]
     # A graph that torch runs since a compiler has a bug is right, but no fallback that the backend means.
     torchmux.config.fail_on_compiler_errors = True
+    # float32 is float32: by default, cuDNN computes some convolutions in TF32, and eager's may be others.  The cases'
+    # import of torch's tests freezes the setting.
+    torch.backends.cudnn.allow_tf32 = False
     known: dict[str, Case] = {case.id: case for case in collect.cases(head["level"], head["patterns"])}
     if "serves" in head:
         questions, answers, device = head["serves"]
-        _in_full_precision(device)
         referees.serve(questions, answers, known.__getitem__, device)
         return
     referee = referees.copied(known.__getitem__)  # the requirements may load the backend
@@ -49,7 +51,6 @@ def main() -> None:
     requirements.frontend = head.get("frontend") or requirements.frontend
     requirements.device = head.get("device") or requirements.device
     if torch.device(requirements.device).type != "cpu":
-        _in_full_precision(requirements.device)
         referee.close()
         referee = referees.started(head, requirements.device, environment)
         referees.warm_up(requirements.device)
@@ -75,12 +76,6 @@ def main() -> None:
         os.write(2, f"{END_OF_A_CASE}\n".encode())
         tell(result=result.to_json())
     referee.close()
-
-
-def _in_full_precision(device: str) -> None:
-    """float32 is float32: by torch's default, cuDNN computes some convolutions in TF32, and eager's may be others."""
-    if torch.device(device).type == "cuda":
-        torch.backends.cudnn.allow_tf32 = False
 
 
 def judge_program(text: str, requirements: Requirements) -> Result:

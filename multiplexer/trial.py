@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from torchmux import program_calls
-from torchmux.conformance.oracle import nudged, sharing
+from torchmux.conformance.oracle import nudged, reach, sharing
 
 from . import surroundings
 from .parcel import Parcel
@@ -62,7 +62,7 @@ class Trials:
     def inputs(self, run: str, *, wide: bool = False, draw: int = 0) -> list[Any]:
         """Fresh inputs; parameters and buffers are the tensors that code was compiled with, unless ``wide``.
 
-        A ``draw`` other than 0 changes each number by up to a unit in the last place, those of parameters, too.
+        A ``draw`` other than 0 changes each number by a unit in the last place or a few, those of parameters, too.
         """
         order = torch.Generator().manual_seed(SEED + sum(map(ord, run)))
         steps = torch.Generator().manual_seed(draw)
@@ -71,7 +71,7 @@ class Trials:
         bases: dict[int, torch.Tensor] = {}
 
         def drawn(value: torch.Tensor) -> torch.Tensor:
-            return nudged(value, steps) if draw else value
+            return nudged(value, steps, reach=reach(draw)) if draw else value
 
         def changed(value: torch.Tensor) -> torch.Tensor:
             return drawn(value if run == "call" else _CHANGES[run](value, order))

@@ -5,7 +5,7 @@
 * ``observation``: nested values, compared leaf by leaf.
 """
 
-from .bounds import DRAWS
+from .bounds import DRAWS, reach
 from .tensors import Difference, compare_tensors, distance, largest, nudged, sharing
 
-__all__ = ["DRAWS", "Difference", "compare_tensors", "distance", "largest", "nudged", "sharing"]
+__all__ = ["DRAWS", "Difference", "compare_tensors", "distance", "largest", "nudged", "reach", "sharing"]

@@ -5,11 +5,14 @@ An error is counted in *units*: spacings of the dtype at the exact number, gradu
 what the last rounding costs, even if everything before it is exact.  What eager's error has beyond that is its
 *excess*; it says how the program treats rounding errors on the way.  The bound of an element is
 
-    half a unit + SLACK units + MULTIPLE * the excess that eager has at this element + CONDITION * the shift
+    half a unit + SLACK units + MULTIPLE * the excess that eager has at this element + CONDITION * the shift + the jump
 
 The largest excess of several draws counts: runs of eager on inputs that differ by at most one unit.  The shift is how
 far the exact number moves between draws, which is the condition of the problem: no computation whose own steps round to
 this precision can do better.  An element on which eager is bad excuses no other element.
+
+Measurements also draw from further away (:func:`reach`).  Where the exact number moves by far more than in proportion,
+it jumps: a rectifier, a maximum or a comparison on the way is beside its threshold, and rounding errors decide.
 
 Where eager is exact in every element of a tensor, nothing was rounded: the backend must have the same bits.
 
@@ -26,6 +29,12 @@ MULTIPLE = 4.0
 """A backend's excess may be this many times eager's: other orders of operations are other draws of rounding errors."""
 DRAWS = 12
 """How many times eager's error, which may be small by chance, is measured before a result is judged wrong."""
+
+FAR = 8.0
+"""By how many units draws from further away differ: about what the steps of a network add up to."""
+
+JUMP = 32.0
+"""How many times the shift of near draws is a jump in those from further away."""
 
 SLACK = {torch.float16: 0.5, torch.bfloat16: 0.5, torch.float32: 4.0, torch.float64: 4.0}
 """Units that are always allowed.
@@ -108,6 +117,16 @@ class Errors:
         ours = ours[first]
         mean, deviation = float(ours.mean()), float(ours.std()) / len(first) ** 0.5
         return mean if abs(mean) > allowed + DEVIATIONS * deviation else 0.0
+
+
+def reach(draw: int) -> float:
+    """By how many units the inputs of a measurement's draw differ: every second one comes from further away."""
+    return FAR if draw and draw % 2 == 0 else 1.0
+
+
+def jump(far: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+    """How far the exact numbers jump, given how far they move in draws from further away, and in near ones."""
+    return torch.where(far > JUMP * near.clamp(min=float(near.median()) if near.numel() else 0.0), far, 0.0)
 
 
 def units(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from . import bounds, tensors
 from .tensors import Difference, compare_tensors, excess_of, largest, sharing, shift_of
 
 
@@ -146,72 +147,97 @@ def _below(where: str, paths: tuple[str, ...]) -> bool:
     return any(where == path or where.startswith((f"{path}[", f"{path}.")) for path in paths)
 
 
-def _without(value: Any, paths: tuple[str, ...]) -> Any:
-    return None if value is None else Leaves(each for each in as_leaves(value) if not _below(each[0], paths))
+def _without(value: Any, paths: tuple[str, ...]) -> Leaves:
+    found = as_leaves(value)
+    return Leaves(each for each in found if not _below(each[0], paths)) if paths else found
 
 
-def compare(
-    found: Any,
-    draws: Sequence[tuple[Any, Any]],
-    *,
-    elementwise: bool = False,
-    strides: bool = True,
-    signs: bool = True,
-    terms: int = 0,
-    subnormals: bool = True,
-    independent: bool = True,
-    few_draws: bool = False,
-    around: float = 0.0,
-) -> list[Difference]:
-    """All differences between a backend's and eager's results of one case.
+class Draws:
+    """Eager's result of one case, and what further runs of eager show of how far each element may be from it.
 
-    ``draws`` are pairs of eager's result and eager's result in float64, or None; the latter helps to judge values.
-    ``found`` is compared with the first pair.  Further pairs, of the same problem with different rounding errors, show
-    how much each element may differ; they are compared with the first one if they have no reference.  The other
-    arguments are those of :func:`.tensors.compare_tensors`.
+    A run is a pair of eager's result and eager's result in float64, or None; the latter helps to judge values.  Those
+    that are added have the same problem with different rounding errors.  They are held against the first one if they
+    have no reference.  Only the largest numbers at each element are kept.
     """
-    expected, reference = draws[0]
-    theirs = as_leaves(expected)
-    refused = tuple(where for where, value in theirs if isinstance(value, Refused))
-    if "" in refused:
-        return []
-    ours = Leaves(each for each in as_leaves(found) if not _below(each[0], refused))
-    theirs = Leaves(each for each in theirs if not _below(each[0], refused))
-    if reference is not None:
-        reference = Leaves(each for each in as_leaves(reference) if not _below(each[0], refused))
-    draws = [draws[0], *((_without(a, refused), _without(b, refused)) for a, b in draws[1:])]
-    if [where for where, _ in ours] != [where for where, _ in theirs]:
-        return [Difference("", "type", _structures(ours, theirs))]
-    exact = _alike(reference, theirs) or [("", None)] * len(theirs)
-    excesses = [_excesses(each, theirs if wide is None else wide, theirs) for each, wide in draws[1:]]
-    shifts = [_shifts(wide, reference, theirs) for _, wide in draws[1:]]
-    scale = largest(leaf for _, leaf in theirs) if len(draws) > 1 else 0.0
-    differences = []
-    for at, ((where, a), (_, b), (_, r)) in enumerate(zip(ours, theirs, exact, strict=True)):
-        if isinstance(b, torch.Tensor) and isinstance(a, torch.Tensor):
-            difference = compare_tensors(
-                where,
-                a,
-                b,
-                r if isinstance(r, torch.Tensor) else None,
-                elementwise=elementwise,
-                strides=strides,
-                signs=signs,
-                excess=_most([each[at] for each in excesses]),
-                shift=_most([each[at] for each in shifts]),
-                scale=scale,
-                terms=terms,
-                subnormals=subnormals,
-                independent=independent,
-                few_draws=few_draws,
-                around=around,
-            )
+
+    def __init__(self, expected: Any, reference: Any) -> None:
+        theirs = as_leaves(expected)
+        self._refused = tuple(where for where, value in theirs if isinstance(value, Refused))
+        self._theirs = _without(theirs, self._refused)
+        self._reference = None if reference is None else _without(reference, self._refused)
+        self.number = 1
+        nothing: list[torch.Tensor | None] = [None] * len(self._theirs)
+        self._excess, self._near, self._far = list(nothing), list(nothing), list(nothing)
+
+    def add(self, eager: Any, exact: Any, reach: float = 1.0) -> None:
+        """Add a run on inputs that differ by up to ``reach`` units from those of the first."""
+        eager, exact = _without(eager, self._refused), None if exact is None else _without(exact, self._refused)
+        theirs = self._theirs
+        excess = _each(excess_of, eager, theirs if exact is None else exact, theirs)
+        shift = _each(shift_of, exact, self._reference, theirs)
+        self._excess = [_larger(a, b) for a, b in zip(self._excess, excess, strict=True)]
+        if reach == 1.0:
+            self._near = [_larger(a, b) for a, b in zip(self._near, shift, strict=True)]
         else:
-            difference = _compare_others(where, a, b)
-        if difference is not None:
-            differences.append(difference)
-    differences += _compare_sharing(ours, theirs)
-    return differences
+            self._far = [_larger(a, b) for a, b in zip(self._far, shift, strict=True)]
+        self.number += 1
+
+    def compare(
+        self, found: Any, *, only: Collection[str] | None = None, few_draws: bool = False, **how: Any
+    ) -> list[Difference]:
+        """All differences between a backend's result and eager's; ``only`` names leaves, for no more than their values.
+
+        The other arguments are those of :func:`.tensors.compare_tensors`.
+        """
+        if "" in self._refused:
+            return []
+        ours, theirs = _without(found, self._refused), self._theirs
+        if [where for where, _ in ours] != [where for where, _ in theirs]:
+            return [Difference("", "type", _structures(ours, theirs))]
+        exact = _alike(self._reference, theirs) or [("", None)] * len(theirs)
+        scale = largest(leaf for _, leaf in theirs) if self.number > 1 else 0.0
+        differences = []
+        for at, ((where, a), (_, b), (_, r)) in enumerate(zip(ours, theirs, exact, strict=True)):
+            if only is not None and where not in only:
+                continue
+            if isinstance(b, torch.Tensor) and isinstance(a, torch.Tensor):
+                near, far = self._near[at], self._far[at]
+                difference = compare_tensors(
+                    where,
+                    a,
+                    b,
+                    r if isinstance(r, torch.Tensor) else None,
+                    excess=self._excess[at],
+                    shift=near,
+                    jump=None if near is None or far is None or near.shape != far.shape else bounds.jump(far, near),
+                    scale=scale,
+                    few_draws=few_draws,
+                    **how,
+                )
+            else:
+                difference = _compare_others(where, a, b)
+            if difference is not None:
+                differences.append(difference)
+        return differences + (_compare_sharing(ours, theirs) if only is None else [])
+
+
+def compare(found: Any, draws: Sequence[tuple[Any, Any]], **how: Any) -> list[Difference]:
+    """All differences between a backend's and eager's results of one case, given all runs of eager (:class:`Draws`)."""
+    known = Draws(*draws[0])
+    for each in draws[1:]:
+        known.add(*each)
+    return known.compare(found, **how)
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Whether two results have the same bits in the same places, and share memory in the same way."""
+    ours, theirs = as_leaves(one), as_leaves(other)
+    if [where for where, _ in ours] != [where for where, _ in theirs]:
+        return False
+    for (_, a), (_, b) in zip(ours, theirs, strict=True):
+        if type(a) is not type(b) or not (tensors.identical(a, b) if isinstance(a, torch.Tensor) else a == b):
+            return False
+    return not _compare_sharing(ours, theirs)
 
 
 def _alike(value: Any, other: list[tuple[str, Any]]) -> list[tuple[str, Any]] | None:
@@ -220,27 +246,21 @@ def _alike(value: Any, other: list[tuple[str, Any]]) -> list[tuple[str, Any]] | 
     return found if [where for where, _ in found] == [where for where, _ in other] else None
 
 
-def _excesses(value: Any, reference: Any, other: list[tuple[str, Any]]) -> list[torch.Tensor | None]:
-    """Eager's excess, leaf by leaf; None everywhere if these are not the leaves of ``other``."""
+def _each(
+    measure: Callable[[Any, Any], torch.Tensor | None], value: Any, reference: Any, other: list[tuple[str, Any]]
+) -> list[torch.Tensor | None]:
+    """A number for each element, leaf by leaf; None everywhere if these are not the leaves of ``other``."""
     found, exact = _alike(value, other), _alike(reference, other)
     if found is None or exact is None:
         return [None] * len(other)
-    return [excess_of(a, r) for (_, a), (_, r) in zip(found, exact, strict=True)]
+    return [measure(a, r) for (_, a), (_, r) in zip(found, exact, strict=True)]
 
 
-def _shifts(value: Any, reference: Any, other: list[tuple[str, Any]]) -> list[torch.Tensor | None]:
-    """How far the exact numbers of a draw are from those of the first one, leaf by leaf."""
-    found, exact = _alike(value, other), _alike(reference, other)
-    if found is None or exact is None:
-        return [None] * len(other)
-    return [shift_of(a, r) for (_, a), (_, r) in zip(found, exact, strict=True)]
-
-
-def _most(excesses: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """The largest number at each element; None if no draw has one."""
-    known = [each for each in excesses if each is not None]
-    same = [each for each in known if each.shape == known[0].shape]
-    return torch.stack(same).amax(0) if same else None
+def _larger(known: torch.Tensor | None, more: torch.Tensor | None) -> torch.Tensor | None:
+    """The larger number at each element; what is known, if the other has none for these."""
+    if known is None or more is None or known.shape != more.shape:
+        return more if known is None else known
+    return torch.maximum(known, more)
 
 
 def _compare_others(where: str, found: Any, expected: Any) -> Difference | None:

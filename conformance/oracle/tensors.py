@@ -43,6 +43,7 @@ def compare_tensors(
     signs: bool = True,
     excess: torch.Tensor | None = None,
     shift: torch.Tensor | None = None,
+    jump: torch.Tensor | None = None,
     scale: float = 0.0,
     terms: int = 0,
     subnormals: bool = True,
@@ -53,7 +54,8 @@ def compare_tensors(
     """The first difference between a backend's tensor and eager's; ``reference`` is the float64 tensor, if any.
 
     ``excess`` is the largest excess of eager at each element over several draws, and ``shift`` the largest distance
-    between the exact numbers of two draws, which measures the condition of the problem.  Without them and without
+    between the exact numbers of two draws, which measures the condition of the problem; ``jump`` is how far they jump
+    where rounding errors decide on the side of a threshold.  Without them and without
     ``elementwise``, a number that cancels to nearly nothing cannot be told from one that does not: units are then those
     of the largest number, and the excess the one that all but a hundredth of the elements stay below.  ``scale`` is the
     largest number among all results, for tensors in which everything cancels.  ``signs``: those of zeros count.
@@ -81,18 +83,33 @@ def compare_tensors(
     if not b.is_floating_point():
         return None if torch.equal(a, b) else _first_wrong(where, a, b, a != b)
     return _compare_floats(
-        where, a, b, r, expected.is_complex(), elementwise, signs, excess, shift, scale, terms, subnormals, independent,
-        few_draws, around,
+        where, a, b, r, expected.is_complex(), elementwise, signs, excess, shift, jump, scale, terms, subnormals,
+        independent, few_draws, around,
     )  # fmt: skip
 
 
-def nudged(value: torch.Tensor, generator: torch.Generator, precision: torch.dtype | None = None) -> torch.Tensor:
+def identical(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether nothing tells two tensors apart but where they are."""
+    kinds = [(t.dtype, t.shape, t.device, t.layout, t.requires_grad) for t in (one, other)]
+    if kinds[0] != kinds[1] or one.layout is not torch.strided or telling_strides(one) != telling_strides(other):
+        return False
+    a, b = plain(one), plain(other)
+    return _same_bits(a, b) if a.is_floating_point() else torch.equal(a, b)
+
+
+def nudged(
+    value: torch.Tensor, generator: torch.Generator, precision: torch.dtype | None = None, reach: float = 1.0
+) -> torch.Tensor:
     """``value``, of floating-point numbers, each changed by up to one unit in the last place of ``precision``, which is
-    its own dtype by default: the same problem, with different rounding errors."""
+    its own dtype by default: the same problem, with different rounding errors.
+
+    With another ``reach``, numbers of float32 and float64 change by so many units; one of half precision is far enough.
+    """
     if not value.is_floating_point():
         return value
     steps = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device) * 2 - 1
     unit = torch.finfo(precision or value.dtype).eps
+    unit *= reach if value.dtype in (torch.float32, torch.float64) else 1.0
     return (value.double() * (1 + unit * steps)).to(value.dtype)
 
 
@@ -121,6 +138,7 @@ def _compare_floats(
     signs: bool,
     excess: torch.Tensor | None,
     shift: torch.Tensor | None,
+    jump: torch.Tensor | None,
     scale: float,
     terms: int,
     subnormals: bool,
@@ -143,11 +161,16 @@ def _compare_floats(
         return _first_wrong(where, found, expected, ~same)
     exact = (expected if reference is None else reference).double()
     usable = ~special & torch.isfinite(exact)
+    every = bool(usable.all())
+
+    def picked(numbers: torch.Tensor) -> torch.Tensor:
+        return numbers.to(exact).reshape(-1) if every else numbers.to(exact)[usable]
+
     errors = bounds.Errors(
-        exact[usable],
-        expected.double()[usable],
-        found.double()[usable],
-        _units(exact, dtype, is_complex)[usable],
+        picked(exact),
+        picked(expected),
+        picked(found),
+        picked(_units(exact, dtype, is_complex)),
         _slack(dtype, reference is None),
         bounds.UNDERFLOW.get(dtype, 0.0) if subnormals else torch.finfo(dtype).tiny,
     )
@@ -160,12 +183,14 @@ def _compare_floats(
     if may_be_exact and _is_exact(expected, reference, normal, excess is not None and scale > 0):
         wrong = normal & ((found != expected) | (signs & (found.signbit() != expected.signbit())))
         return _first_wrong(where, found, expected, wrong) if bool(wrong.any()) else None
-    drawn_excess = None if excess is None else excess.to(exact)[usable]
+    drawn_excess = None if excess is None else picked(excess)
     allowed = _allowed(errors, elementwise, drawn_excess, scale, dtype)
     if few_draws and drawn_excess is not None:
         allowed = torch.maximum(allowed, _allowed(errors, elementwise, None, scale, dtype))
     if shift is not None and shift.shape == exact.shape:
-        allowed = allowed + bounds.CONDITION[dtype] * shift.to(exact)[usable]
+        allowed = allowed + bounds.CONDITION[dtype] * picked(shift)
+    if jump is not None and jump.shape == exact.shape:
+        allowed = allowed + picked(jump)
     if long:
         allowed = allowed + terms**0.5 * errors.unit
     if around:
@@ -199,7 +224,7 @@ def _allowed(
         return errors.allowed(own if excess is None else torch.maximum(own, excess))
     typical = float(own.median())
     if excess is None:
-        typical = float(own.quantile(0.99, interpolation="lower")) if own.numel() < 2**24 else float(own.max())
+        typical = float(own.kthvalue(1 + int(0.99 * (own.numel() - 1))).values)
         return errors.allowed(own.clamp(min=typical), errors.unit.max())
     allowed = errors.allowed(torch.maximum(own, excess).clamp(min=typical))
     # Eager has no correct digit: the remaining value is noise of any size, next to results that are not noise.

@@ -242,3 +242,24 @@ def test_a_unit_of_the_numbers_whose_difference_is_the_result_is_allowed():
     assert [d.what for d in observation.compare(found, draws)] == ["value"]
     assert observation.compare(found, draws, around=1.0) == []
     assert [d.what for d in observation.compare(found + 2e-7, draws, around=1.0)] == ["value"]
+
+
+def test_a_jump_in_draws_from_further_away_excuses_its_element_only():
+    """Near draws move by a unit, those from further away by eight: in proportion, or across a threshold."""
+    exact = torch.rand(64, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 1
+    unit = torch.finfo(torch.float32).eps
+    near, far = exact * (1 + unit), exact * (1 + 8 * unit)
+    far[3] += 0.5
+    draws = observation.Draws([exact.float()], [exact])
+    draws.add([near.float()], [near])
+    draws.add([far.float()], [far], reach=8.0)
+
+    def differs(place: int, much: float) -> bool:
+        found = exact.float()
+        found[place] += much
+        return bool(draws.compare([found]))
+
+    assert not differs(3, 0.5)
+    assert differs(3, 0.6)
+    assert differs(4, 0.5)
+    assert differs(4, 100 * unit), "what moves in proportion is no jump"

@@ -31,14 +31,14 @@ def in_half_precision(x: torch.Tensor) -> list[torch.Tensor]:
 
 @pytest.fixture
 def judged(tmp_path: Path) -> Callable[..., list[str]]:
-    """``judged(x, *others)``: what is wrong with each of ``others``, which compute :func:`cancels`."""
+    """``judged(x, *others)``: what is wrong with each of ``others``, which compute ``program``."""
 
-    def work(x: torch.Tensor, *others: Callable[[torch.Tensor], Any], drawing: float = 60) -> list[str]:
+    def work(x: torch.Tensor, *others: Callable[..., Any], drawing: float = 60, program: Any = cancels) -> list[str]:
         def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
             pack(gm, inputs, training=False, static_inputs=(), strict=False).save(tmp_path / PARCEL)
             return gm.forward
 
-        torchmux.compile(cancels, backend=backend, fullgraph=True)(x)
+        torchmux.compile(program, backend=backend, fullgraph=True)(x)
         referee = worker.Worker({"parcel": str(tmp_path / PARCEL), "folder": str(tmp_path)})
         referee.reference(60, drawing)
         found = []
@@ -62,3 +62,20 @@ def test_a_sum_that_cancels_is_judged_by_more_than_one_error_of_eager(judged, mo
     assert all(not wrong or wrong.endswith("there was time to measure eager's error 1 of 12 times") for wrong in hasty)
     monkeypatch.setattr(worker, "DRAWS", 1)
     assert any(judged(x, in_another_order) != [""] for x in given)
+
+
+def decides(x: torch.Tensor, more: float = 0.0) -> torch.Tensor:
+    return torch.where(x.sum(1) + more > 0, 3 * x[:, 0], x[:, 0])
+
+
+def test_rounding_errors_may_decide_on_the_side_of_a_threshold(judged) -> None:
+    """The sums are a bit below zero: closer than 64 rounding errors, and further than most draws of eager show."""
+    x = torch.randn(16, 64, generator=torch.Generator().manual_seed(0))
+    x[:, 63] = -(x[:, :63].double().sum(1) + 8e-7).float()
+
+    def errs_by(more: float) -> Callable[[torch.Tensor], list[torch.Tensor]]:
+        return lambda x: [decides(x, more)]
+
+    right, wrong = judged(x, errs_by(1e-6), errs_by(1e-3), program=decides)
+    assert right == ""
+    assert "is off by" in wrong

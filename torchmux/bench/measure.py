@@ -25,6 +25,9 @@ WORKER = "torchmux.bench.worker:Bencher"
 START_S = 120.0
 """What a process may take to start and to load the program, beyond the budget of its side."""
 
+DRAWING_S = 30.0
+"""In which eager's error is measured again, where a side differs from eager."""
+
 TURN_S = 0.02
 """How long a turn of one side takes, about."""
 
@@ -181,7 +184,7 @@ class Bench:
         shown = self.folder / f"shown{number}"
         until = min(self._until(self.budget), max(self.admission_ends, self._until(1.0)))
         answer = process.ask("compile", until, to=str(shown))
-        verdict = self._ask_referee("judge", START_S, of=str(shown))
+        verdict = self._ask_referee("judge", START_S + DRAWING_S, of=str(shown), drawing=DRAWING_S)
         shown.unlink()
         if verdict["wrong"] and not verdict["doubt"]:
             row.verdict = "wrong"

@@ -1,7 +1,7 @@
 """Runs of a program: its inputs, and everything that shows what it did, also in float64.
 
 Runs are numbered.  Run 0 has the program's own inputs; run 1 has the same integers, and other floats.  Each has a few
-draws: inputs and parameters that differ by up to a unit in the last place, which is the same problem with other
+draws: inputs and parameters that differ by a unit in the last place or a few, which is the same problem with other
 rounding errors (see ``torchmux.conformance.oracle``).
 """
 
@@ -18,13 +18,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torchmux import torch_internals as internals
-from torchmux.conformance.oracle import nudged
+from torchmux.conformance.oracle import nudged, reach
 from torchmux.zoo.compare import tensors_in
 
 from .programs import Loaded
 
 RUNS = 2
 DRAWS = 3
+"""How often eager's error is measured before any side is judged."""
+
 SEED = 20263
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -106,7 +108,7 @@ class Runs:
             made = tensor.detach().clone()
             if run and made.is_floating_point():
                 made = _disturbed(made, generator)
-            made = nudged(made, jitter) if draw else made
+            made = nudged(made, jitter, reach=reach(draw)) if draw else made
             return made.requires_grad_(tensor.requires_grad)
 
         found: tuple[tuple[Any, ...], dict[str, Any]] = internals.pytree.tree_map_only(
@@ -249,4 +251,4 @@ def _jitter(module: torch.nn.Module, draw: int) -> None:
     generator = torch.Generator().manual_seed(SEED + draw)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(nudged(parameter, generator))
+            parameter.copy_(nudged(parameter, generator, reach=reach(draw)))
