@@ -76,6 +76,7 @@ def capture(
                 return finish.before_loop(tr, state, stop, compile_graph)
             _check_resumable(tr, stop.broke)
             eager_policy.check_before_break(tr, asked_for)
+            eager_policy.check_rest(tr, asked_for)
             return finish.at_break(tr, state, stop, compile_graph)
         except (GraphBreak, eager_policy.LeftToEager) as nothing:
             nothing.guards = finish.guards_of(tr)

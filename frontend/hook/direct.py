@@ -32,10 +32,9 @@ _CALL, _CALL_IMPL = torch.nn.Module.__call__, torch.nn.Module._call_impl
 def direct(session: Session, called: Any) -> Ready | None:
     """How to call a function, a method or a module directly; None where that is not possible by now."""
     module = called if isinstance(called, torch.nn.Module) else None
-    function = getattr(called, "forward", None) if module is not None else called
-    first: tuple = ()
-    if isinstance(function, types.MethodType):
-        function, first = function.__func__, (function.__self__,)
+    target: Any = getattr(called, "forward", None) if module is not None else called
+    is_method = isinstance(target, types.MethodType)
+    function, first = (target.__func__, (target.__self__,)) if is_method else (target, ())
     if type(function) is not types.FunctionType or (module is not None and first != (module,)):
         return None
     entry = _only_entry(session, function)

@@ -65,13 +65,22 @@ def _never(frame_locals: dict) -> bool:
 def _counting(check: Callable[[dict], bool], captured: Captured, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """``check`` for an entry whose frame runs in eager, which counts the calls that it lets through."""
     frame, reason, operators = captured.frame, captured.in_eager, captured.eager_operators
+    latest: tuple[Callable[[], Any], Any] = (lambda: None, None)  # the record that counted last, and its count
 
     def counting(frame_locals: dict) -> bool:
+        nonlocal latest
         if not check(frame_locals):
             return False
         record = owner()
-        if record is not None:
-            record.note_calls(frame, reason).operators = operators
+        if record is None:
+            return True
+        known, counted = latest
+        if known() is record:
+            counted.calls += 1
+        else:
+            counted = record.note_calls(frame, reason)
+            counted.operators = operators
+            latest = weakref.ref(record), counted
         return True
 
     return counting
