@@ -12,11 +12,9 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as ti
-
 from .breaks import NO_LINE
 from .bytecode.identity import CodeMap
-from .hook.library import ask_for, is_library, is_own
+from .hook.library import ask_for, is_library
 
 _LEADS_TO_ONE = (types.FunctionType, types.MethodType, functools.partial)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -33,21 +31,6 @@ def with_frame(fn: Any) -> Any:
     if not isinstance(fn, torch.nn.Module):
         ask_for(first)
     return fn
-
-
-_ASKS = ti.FrameExecStrategy(ti.FrameAction.DEFAULT, ti.FrameAction.DEFAULT)
-
-
-@ti.not_captured
-def ask_again(fn: Any) -> None:
-    """Have the hook ask about ``fn``'s frame, though torch's own tracer said that this code is never captured.
-
-    What it says of a code object holds for whoever uses the hook: it leaves ``nn.GRU`` alone, for example.
-    """
-    first = _first_function(fn)
-    if first is None or is_own(first.__code__.co_filename) or getattr(first, "_torchdynamo_disable", False):
-        return
-    ti.set_code_exec_strategy(first.__code__, _ASKS)
 
 
 def _has_hooks(fn: Any) -> bool:

@@ -14,16 +14,18 @@ import torch
 
 from torchmux import program_calls, torch_internals as ti
 
-from .callee import ask_again, with_frame
+from .callee import with_frame
 from .capture.tracebacks import tidy
 from .hook.calls import FORCED, Frame, frame_of
+from .hook.direct import direct
 from .hook.session import Record, Session
 from .hook.thread_state import this_thread
+from .hook.torch_tracer import ask_again
 from .marks.stance import DEFAULT, state as stance_state
 
 _AS_IT_IS = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
 set_eval_frame, set_bucket = ti.set_eval_frame, ti.set_bucket
-_calls_made = program_calls.made
+_calls_made, questions = program_calls.made, ti.questions_to_tracer
 
 
 def _not_for_torchs_tracer(fn: Any) -> Any:
@@ -67,24 +69,33 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
             return _eager(fn, args, kwargs)
         session = chosen
     doing = this_thread.doing
-    outer, previous, bucket = doing.owner, None, -1
+    outer = doing.owner
     try:  # an interrupt may arrive after each of these calls
         if outer is None:
             _calls_made[0] += 1
         doing.owner = record
         record.calls[0] = count = record.calls[0] + 1
-        if count & (count - 1) == 0:  # seldom, as that takes longer than the rest
-            ask_again(fn)
-        bucket = set_bucket(session.bucket)
-        previous = set_eval_frame(session.callback)
-        return fn(*args, **kwargs)
+        if (ready := record.direct) is not None:
+            if (found := ready(args, kwargs)) is not None:
+                return found(*args, **kwargs)
+            record.direct = None
+        if session.questions_seen != questions[0]:
+            ask_again(session)
+        previous, bucket = None, -1
+        try:
+            bucket = set_bucket(session.bucket)
+            previous = set_eval_frame(session.callback)
+            return fn(*args, **kwargs)
+        finally:
+            set_eval_frame(previous)
+            set_bucket(bucket)
+            if count & (count - 1) == 0:
+                record.direct = direct(session, fn)
     except BaseException as error:
         record.must_raise = None
         tidy(error)
         raise
     finally:
-        set_eval_frame(previous)
-        set_bucket(bucket)
         doing.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
@@ -154,24 +165,33 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
                 tidy(error)
                 raise
         doing = this_thread.doing
-        outer, previous, bucket = doing.owner, None, -1
+        outer = doing.owner
         try:  # as in call()
             if outer is None:
                 calls_made[0] += 1
             doing.owner = record
             calls[0] = count = calls[0] + 1
-            if count & (count - 1) == 0:
-                ask_again(called)
-            bucket = set_bucket(number)
-            previous = set_eval_frame(callback)
-            return called(*args, **kwargs)
+            if (ready := record.direct) is not None:
+                if (found := ready(args, kwargs)) is not None:
+                    return found(*args, **kwargs)
+                record.direct = None
+            if session.questions_seen != questions[0]:
+                ask_again(session)
+            previous, bucket = None, -1
+            try:
+                bucket = set_bucket(number)
+                previous = set_eval_frame(callback)
+                return called(*args, **kwargs)
+            finally:
+                set_eval_frame(previous)
+                set_bucket(bucket)
+                if count & (count - 1) == 0:
+                    record.direct = direct(session, called)
         except BaseException as error:
             record.must_raise = None
             tidy(error)
             raise  # a bare raise adds no entry for this frame
         finally:
-            set_eval_frame(previous)
-            set_bucket(bucket)
             doing.owner = outer
             if record.must_raise is not None:
                 _raise_pending(record)

@@ -76,6 +76,7 @@ def capture(
                 return finish.before_loop(tr, state, stop, compile_graph)
             _check_resumable(tr, stop.broke)
             eager_policy.check_before_break(tr, asked_for)
+            eager_policy.check_rest(tr, asked_for)
             return finish.at_break(tr, state, stop, compile_graph)
         except (GraphBreak, eager_policy.LeftToEager) as nothing:
             nothing.guards = finish.guards_of(tr)
@@ -109,17 +110,25 @@ def _trace(
                 frame.f_code, frame.f_locals, frame.f_globals, frame.closure or (), dims, assumptions, limit, placement
             )
             try:
-                result, stop = tr.run(), assumptions.stop
-            except GraphBreak as broke:
-                result, stop = None, _stop_before(tr, broke, fullgraph)
-            else:
-                if tr.expectations and not leaves_no_trace(tr):
-                    raise NothingExpected("what the graph changes could not be put back where a branch goes otherwise")
+                result, stop = _run(tr, assumptions, fullgraph)
+            except BaseException:
+                tr.let_go()
+                raise
             return tr, result, stop
         except RecursionError as error:
             raise GraphBreak(breaks.TOO_DEEP, "Python's recursion limit was reached while tracing", error) from None
         finally:
             sys.setrecursionlimit(limit)
+
+
+def _run(tr: Trace, assumptions: Assumptions, fullgraph: bool) -> tuple[Value | None, Stop | None]:
+    try:
+        result = tr.run()
+    except GraphBreak as broke:
+        return None, _stop_before(tr, broke, fullgraph)
+    if tr.expectations and not leaves_no_trace(tr):
+        raise NothingExpected("what the graph changes could not be put back where a branch goes otherwise")
+    return result, assumptions.stop
 
 
 def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:

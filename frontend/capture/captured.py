@@ -30,7 +30,9 @@ class Captured:
     code: types.CodeType | None
     # The same code for as long as the C hook has it.
     kept: Callable[[], types.CodeType | None] = lambda: None
+    check: Callable[[], Callable[[dict], bool] | None] = lambda: None  # what the C hook calls, as long
     guards: CompiledGuards | None = None
+    globals_id: int = 0  # of the globals in which it was captured
     graph: Any = None  # GraphModule, if there were operators
     compiled: Any = None  # the backend's callable
     op_count: int = 0

@@ -154,7 +154,7 @@ def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tu
         stop.frames.append((code.co_filename, code.co_firstlineno, code.co_name))
         raise stop  # in eager: autograd would see the same write of a compiled graph
     captured = Captured(code, op_count=tr.op_count, qualname=code.co_qualname, frame=frame_of(code))
-    captured.has_effects = bool(tr.effects)
+    captured.has_effects, captured.globals_id = bool(tr.effects), id(tr.root.namespace)
     runner = None
     graph = tr.finish(out.graph_outputs) if tr.op_count or out.graph_outputs else None
     if graph is not None and (out.graph_outputs or any(node.op in _CALLS for node in graph.graph.nodes)):

@@ -12,6 +12,7 @@ In the order in which data flows:
 * ``check``: the generated function that checks everything, and the sentence that says which guard failed.
 * ``ways_out``: what a user reads when code is compiled too often: the guard, the values seen, and what to change.
 * ``write_watch``: whether objects and dictionaries were written to, for a few nanoseconds each.
+* ``tensor_words``: the same for what guards ask of a tensor.
 * ``stable_objects``: what of a program's objects stays as it is while a watch sees no write.
 * ``reach``: whether parts of an object can be kept without keeping it.
 * ``stable_paths``: which sources and guards of a trace depend on nothing else.

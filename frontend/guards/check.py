@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,13 @@ from .kinds.guard import Guard
 from .loader import Loader, Names
 from .sources import Argument, Source
 from .ways_out import Failure
+
+
+class Apart(NamedTuple):
+    """These must be other objects than those with these ids."""
+
+    sources: list[Source]
+    ids: frozenset[int]
 
 
 class CompiledGuards:
@@ -44,7 +51,8 @@ class CompiledGuards:
         tensors = sorted(guards.tensors.values(), key=lambda t: not isinstance(t.source, Argument))
         own = [t for t in tensors if isinstance(t.source, Argument)]
         self.tensor_checks = [
-            _tensor_checker(group) for group in ([own] if len(own) == len(tensors) else [own, tensors])
+            tensor_checker([(t.source, t.tensor, t.sizes, t.strides) for t in group])
+            for group in ([own] if len(own) == len(tensors) else [own, tensors])
         ]
         self.shape_conditions = guards.shape_conditions
         self.shape_roots = guards.shape_roots
@@ -58,11 +66,19 @@ class CompiledGuards:
     # --- the function ----------------------------------------------------------------------------------------------
 
     def write(
-        self, conditions: list[Guard], distinct: list[list[Source]], make_loader: Callable, *, snapshot: bool = False
+        self,
+        conditions: list[Guard],
+        distinct: list[list[Source]],
+        make_loader: Callable,
+        *,
+        takes: str = "L",
+        snapshot: bool = False,
+        others: tuple[list[Any], Apart] | None = None,
     ) -> tuple[Callable[..., Any], str]:
         """A check of these conditions and groups, and of everything else; the function and its text.
 
-        That of a snapshot is handed values, and whether they are still right; if not, it returns None.
+        That of a snapshot is handed values, and whether they are still right; if not, it returns None.  ``others`` is
+        then what is checked of tensors besides the arguments, and which tensors must be none of which.
         """
         names = Names()
         lines: list[str] = []
@@ -78,8 +94,12 @@ class CompiledGuards:
         for guard in (*arguments, *rest):
             condition = guard.text(loader)  # loading may add lines, so before the append
             lines.append(f"if not ({condition}): return False")
-        for checker in self.tensor_checks[1:]:
+        checkers, apart = (self.tensor_checks[1:], None) if others is None else others
+        for checker in checkers:
             self._emit_tensors(checker, loader, names, lines)
+        if apart is not None and apart.sources:
+            ids = ", ".join(f"id({loader.load(source)})" for source in apart.sources)
+            lines.append(f"if not {names.const(apart.ids)}.isdisjoint(({ids},)): return False")
         for sources in distinct:
             variables = ", ".join(f"id({loader.load(source)})" for source in sources)
             lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
@@ -88,7 +108,7 @@ class CompiledGuards:
         lines.extend(f"if not ({condition.text}): return False" for condition in self.shape_conditions)
         body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
         text = (
-            f"def guard({'L, S, unchanged' if snapshot else 'L'}):\n    try:\n{body}\n"
+            f"def guard({takes}):\n    try:\n{body}\n"
             "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
             "        return False  # a path that the trace followed is gone\n"
             "    except BaseException as error:\n"
@@ -98,6 +118,15 @@ class CompiledGuards:
         namespace = {**names.namespace, **self._shape_namespace, "keep": keep}
         exec(compile(text, "<torchmux guard>", "exec"), namespace)
         return from_its_first_instruction(namespace["guard"]), text
+
+    def of_arguments(self, names: Sequence[str]) -> Callable[..., Any]:
+        """The check as a function of the values of these locals, in their order."""
+
+        def loader(namespace: Names, lines: list[str]) -> Loader:
+            return Loader(namespace, lines, lambda source: f"arg{names.index(source.name)}")
+
+        takes = ", ".join(f"arg{index}" for index in range(len(names)))
+        return self.write(self.conditions, self.distinct, loader, takes=takes)[0]
 
     def _emit_global_state(self, names: Names, lines: list[str]) -> None:
         lines.append(f"if not {names.const(self.state, 'global_state_')}.check(): return False")
@@ -198,13 +227,10 @@ def _setting_in_words(name: str) -> str:
     return f"{words} (now {torch.get_num_threads()})" if name == "num_threads" else words
 
 
-def _tensor_checker(group: list[TensorGuard]) -> tuple[Any, list[Source]]:
-    checker = ti.TensorGuards(
-        *(t.tensor for t in group),
-        dynamic_dims_sizes=[t.sizes for t in group],
-        dynamic_dims_strides=[t.strides for t in group],
-    )
-    return checker, [t.source for t in group]
+def tensor_checker(group: Sequence[tuple[Source, Any, Sequence, Sequence]]) -> tuple[Any, list[Source]]:
+    """The check of these tensors, of which some sizes and strides may be any (None), and its arguments."""
+    sources, tensors, sizes, strides = map(list, zip(*group, strict=True)) if group else ([], [], [], [])
+    return ti.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides), sources
 
 
 def _loader(names: Names, lines: list[str]) -> Loader:

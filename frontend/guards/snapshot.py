@@ -23,9 +23,11 @@ from typing import Any
 
 import torch
 
+from torchmux import torch_internals as ti
+
 from ..hook.interrupts import from_its_first_instruction, keep
-from . import write_watch
-from .check import CompiledGuards
+from . import tensor_words, write_watch
+from .check import Apart, CompiledGuards, read, tensor_checker
 from .guards import no_snapshot
 from .loader import Loader, Names
 from .sources import Argument, Global, Source
@@ -50,6 +52,7 @@ class Snapshot:
         self, watch: Watch, roots: dict[Source, weakref.ref[Any]], check: Callable[..., Any], values: tuple
     ) -> None:
         self.watch = watch
+        self.unchanged = watch.unchanged
         self.check = check
         self.values = values
         self._roots = roots  # path -> weak reference
@@ -88,20 +91,19 @@ class SnapshotCheck:
     @from_its_first_instruction
     def __call__(self, frame_locals: dict) -> bool:
         try:
+            if (snapshot := self._inputs.latest()) is not None:
+                verdict = snapshot.check(frame_locals, snapshot.values, snapshot.unchanged)
+                if verdict is True or verdict is False:
+                    self._uses += 1
+                    return verdict
+                if verdict is not OTHER:
+                    self._inputs.latest = no_snapshot  # the frame function must not use it either
+                    self._changes.update(snapshot.changed())
             return self._holds(frame_locals)
         except BaseException as error:
             return keep(error)
 
     def _holds(self, frame_locals: dict) -> bool:
-        snapshot = self._inputs.latest()
-        if snapshot is not None:
-            verdict = snapshot.check(frame_locals, snapshot.values, snapshot.watch.unchanged)
-            if verdict is True or verdict is False:
-                self._uses += 1
-                return verdict
-            if verdict is not OTHER:
-                self._inputs.latest = no_snapshot  # the frame function must not use it either
-                self._changes.update(snapshot.changed())
         if not self._full(frame_locals):
             return False
         self._passed += 1
@@ -124,7 +126,7 @@ class SnapshotCheck:
                 {key for key, times in self._changes.items() if times > 1},
                 {path for path, times in self._replaced.items() if times > 1},
             )
-            snapshot = _take(self._guards, walk, _forgetting(record, self))
+            snapshot = _take(self._guards, walk, frame_locals, _forgetting(record, self))
             self._began = {
                 path: weakref.ref(root)
                 for path, root in walk.roots.items()
@@ -162,13 +164,14 @@ def _forgetting(record: Any, check: SnapshotCheck) -> Callable[[Any], None]:
 def _take(
     guards: CompiledGuards,
     walk: Walk,
+    frame_locals: dict,
     when_gone: Callable[[Any], None],
 ) -> Snapshot | None:
     conditions = [guard for guard in guards.conditions if not walk.settles(guard)]
     groups = [group for group in guards.distinct if any(walk.value(source) is OPEN for source in group)]
-    for _, sources in guards.tensor_checks:
-        for source in sources:
-            walk.value(source)
+    for source in guards.tensor_checks[-1][1]:
+        walk.value(source)
+    others = _other_tensors(guards, walk, frame_locals)
     inputs = tuple(map(walk.value, guards.inputs.sources))
     if not walk.roots:
         return None
@@ -183,7 +186,9 @@ def _take(
             lines.append(f"if {loaders[0].load(path)} is not {names.const(root)}(): return {names.const(OTHER)}")
         return loaders[0]
 
-    check, _ = guards.write([*walk.pins().values(), *conditions], groups, make_loader, snapshot=True)
+    check, _ = guards.write(
+        [*walk.pins().values(), *conditions], groups, make_loader, takes="L, S, unchanged", snapshot=True, others=others
+    )
     walk.watch.seal()
     snapshot = Snapshot(walk.watch, roots, check, loaders[0].values())
     if known and not any(value is root for value in inputs for root in walk.roots.values()):
@@ -192,6 +197,32 @@ def _take(
             tuple(roots.get(path) or functools.partial(_same, value) for path, value in begins), inputs
         )
     return snapshot
+
+
+def _other_tensors(guards: CompiledGuards, walk: Walk, frame_locals: dict) -> tuple[list[Any], Apart] | None:
+    """What is checked of tensors besides the arguments, where the watch notes most of them; None if it does not.
+
+    What guards ask of dispatch keys depends on the state of the thread as well, in the same way for all tensors of the
+    same keys: one of these is checked.
+    """
+    facts = {fact.source: fact for fact in guards.facts}
+    if len(guards.tensor_checks) < 2 or not tensor_words.is_available():
+        return None
+    if any(fact.layout is not torch.strided for fact in facts.values()):
+        return None
+    own, every = (sources for _, sources in guards.tensor_checks)
+    watched = {s: walk.value(s) for s in every if s not in own and walk.may_keep(walk.value(s))}
+    watched = {source: tensor for source, tensor in watched.items() if walk.notes_tensor(tensor)}
+    seen = [source for source in every if source not in watched]
+    values = dict(zip(seen, read(seen, frame_locals), strict=True))
+    known = {ti.dispatch_keys(values[source]) for source in own}
+    group = [(s, values[s], [*facts[s].sizes], [*facts[s].strides]) for s in seen] if len(seen) > len(own) else []
+    for source, tensor in watched.items():
+        if (keys := ti.dispatch_keys(tensor)) not in known:
+            known.add(keys)
+            group.append((source, tensor, [*tensor.shape], [*tensor.stride()]))
+    apart = Apart(seen, frozenset(map(id, watched.values())))
+    return ([tensor_checker(group)] if group else []), apart
 
 
 def _same(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from . import tensor_words
 from .reach import Reach, reach_of
 from .write_watch import Watch
 
@@ -243,6 +244,10 @@ class StableObjects:
         if not self.notes_contents(obj) and not is_scalar(obj) and id(obj) not in self._volatile:
             self.watch.class_of(obj)
         return id(obj) not in self._volatile or self.notes_contents(obj)
+
+    def notes_tensor(self, tensor: Any) -> bool:
+        """Whether all that guards compare of a tensor is noted."""
+        return id(tensor) not in self._volatile and tensor_words.note(self.watch, tensor)
 
     def notes_contents(self, obj: Any) -> bool:
         """Whether a dictionary's or a tuple's own contents are noted, or cannot change."""

@@ -19,13 +19,14 @@ import functools
 import gc
 import struct
 import sys
+from collections.abc import Callable
 from typing import Any
 
-_WORD = 8
+WORD = 8
 _FIRST = 4096  # no object is in the first page
-_CLASS = _WORD  # from an object's address to its class
+CLASS = WORD  # from an object's address to its class
 _INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0  # Py_TPFLAGS_INLINE_VALUES
-_VERSION = 3 * _WORD  # from a dictionary's address to its version: after the header and the number of items
+_VERSION = 3 * WORD  # from a dictionary's address to its version: after the header and the number of items
 
 
 class Watch:
@@ -33,12 +34,13 @@ class Watch:
 
     def __init__(self) -> None:
         self._words: dict[int, int] = {}  # address -> what stands there
+        self._behind: dict[int, int] = {}  # as above, to be read only while all of the others stand
         self._ids: list[int] = []  # of the object, one for each word
+        self._ids_behind: list[int] = []
         self._roots: set[int] = set()  # the ids of the objects that others keep alive
         self._kept: list[Any] = []
         self._held: list[Any] = []  # the objects of the words, so that nothing else can get the same address
-        self._indices: Any = None
-        self._expected = b""
+        self.unchanged: Callable[[], bool] = bool  # whether all that was noted stands, once it is sealed
 
     def leave(self, obj: Any) -> None:
         """Do not keep ``obj`` alive; whoever compares holds it meanwhile."""
@@ -48,17 +50,17 @@ class Watch:
         """Note the class of ``obj`` and which its ``__dict__`` is; returns that, or None if it cannot be watched."""
         namespace = getattr(obj, "__dict__", None)
         address = id(obj) + _namespace_offset()
-        if type(namespace) is not dict or _read(address) != id(namespace):
+        if type(namespace) is not dict or read(address) != id(namespace):
             return None
         self._held.append(type(obj))
-        self._note(obj, id(obj) + _CLASS)
-        self._note(obj, address)
+        self.note(obj, id(obj) + CLASS)
+        self.note(obj, address)
         return namespace
 
     def class_of(self, obj: Any) -> None:
         """Note the class of ``obj``."""
         self._held.append(type(obj))
-        self._note(obj, id(obj) + _CLASS)
+        self.note(obj, id(obj) + CLASS)
 
     def attributes(self, obj: Any, namespace: dict) -> None:
         """Note all attributes that are in the ``__dict__`` of an object."""
@@ -67,54 +69,67 @@ class Watch:
             # they may be in the object, where a store gives the dictionary no new version
             self._held.extend(namespace.values())
             start = id(obj) + type(obj).__basicsize__
-            for number in range(1 + (_read(start) & 0xFF)):  # how many is the first byte of a head of one word
-                self._note(namespace, start + number * _WORD)
+            for number in range(1 + (read(start) & 0xFF)):  # how many is the first byte of a head of one word
+                self.note(namespace, start + number * WORD)
 
     def contents(self, d: dict) -> None:
         """Note which keys and values a dictionary has."""
-        self._note(d, id(d) + _VERSION)
+        self.note(d, id(d) + _VERSION)
 
     def words(self, obj: Any) -> None:
         """Note all that a function, a cell or an object with slots refers to."""
         self._held.extend(gc.get_referents(obj))
-        for offset in range(_CLASS, type(obj).__basicsize__, _WORD):
+        for offset in range(CLASS, type(obj).__basicsize__, WORD):
             if offset != type(obj).__weakrefoffset__:  # a weak reference changes nothing
-                self._note(obj, id(obj) + offset)
+                self.note(obj, id(obj) + offset)
 
     def bases(self, cls: type) -> bool:
         """Note what a class derives from; False if that cannot be watched."""
         address = id(cls) + _mro_offset()
-        if _read(address) != id(cls.__mro__):
+        if read(address) != id(cls.__mro__):
             return False
         self._held.append(cls.__mro__)
-        self._note(cls, address)
+        self.note(cls, address)
         return True
 
-    def _note(self, obj: Any, address: int) -> None:
+    def note(self, obj: Any, address: int) -> None:
         if address not in self._words:
             if id(obj) not in self._roots:
                 self._kept.append(obj)
             self._ids.append(id(obj))
-            self._words[address] = _read(address)
+            self._words[address] = read(address)
+
+    def note_behind(self, obj: Any, address: int) -> None:
+        """Note a word that is there for as long as what was noted of ``obj`` stands."""
+        if address not in self._behind:
+            self._ids_behind.append(id(obj))
+            self._behind[address] = read(address)
 
     def seal(self) -> None:
         """There are no more notes: from now on they can be compared."""
         import numpy
 
-        self._indices = numpy.array([(address - _FIRST) // _WORD for address in self._words], dtype=numpy.int64)
-        self._expected = numpy.array(list(self._words.values()), dtype=numpy.uint64).tobytes()
+        def compared(words: dict[int, int]) -> tuple[Any, bytes]:
+            indices = numpy.array([(address - _FIRST) // WORD for address in words], dtype=numpy.int64)
+            return indices, numpy.array(list(words.values()), dtype=numpy.uint64).tobytes()
 
-    def unchanged(self) -> bool:
-        """Whether all that was noted stands."""
-        return _memory().take(self._indices).tobytes() == self._expected
+        take, (at, expected), (at_behind, behind) = _memory().take, compared(self._words), compared(self._behind)
+        if self._behind:
+            self.unchanged = lambda: take(at).tobytes() == expected and take(at_behind).tobytes() == behind
+        else:
+            self.unchanged = lambda: take(at).tobytes() == expected
 
     def changed(self) -> set[int]:
         """The ids of the objects that do not stand as noted."""
-        now = map(_read, self._words)
-        return {owner for owner, word, was in zip(self._ids, now, self._words.values(), strict=True) if word != was}
+        return _differing(self._words, self._ids) or _differing(self._behind, self._ids_behind)
 
 
-def _read(address: int) -> int:
+def _differing(words: dict[int, int], ids: list[int]) -> set[int]:
+    now = map(read, words)
+    return {owner for owner, word, was in zip(ids, now, words.values(), strict=True) if word != was}
+
+
+def read(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
 
 
@@ -123,7 +138,7 @@ def _memory() -> Any:
     """The address space as an array of words, of which only those of watched objects are ever read."""
     import numpy
 
-    words: Any = ctypes.c_uint64 * ((2**47 - _FIRST) // _WORD)
+    words: Any = ctypes.c_uint64 * ((2**47 - _FIRST) // WORD)
     return numpy.frombuffer(words.from_address(_FIRST), dtype=numpy.uint64)
 
 
@@ -143,8 +158,8 @@ class _Other(_Trial):
 def _namespace_offset() -> int:
     """From an object's address to where its ``__dict__`` is named, which is in front of its header."""
     obj = _Trial()
-    found = [n for n in range(-4 * _WORD, 0, _WORD) if _read(id(obj) + n) == id(obj.__dict__)]
-    if len(found) != 1 or _read(id(obj) + _CLASS) != id(_Trial):
+    found = [n for n in range(-4 * WORD, 0, WORD) if read(id(obj) + n) == id(obj.__dict__)]
+    if len(found) != 1 or read(id(obj) + CLASS) != id(_Trial):
         raise NotImplementedError
     return found[0]
 
@@ -153,7 +168,7 @@ def _namespace_offset() -> int:
 def _mro_offset() -> int:
     """From a class's address to where its ``__mro__`` is named."""
     size: Any = type.__basicsize__
-    found = [n for n in range(0, size, _WORD) if _read(id(_Other) + n) == id(_Other.__mro__)]
+    found = [n for n in range(0, size, WORD) if read(id(_Other) + n) == id(_Other.__mro__)]
     if len(found) != 1:
         raise NotImplementedError
     return found[0]
@@ -165,7 +180,7 @@ def is_available() -> bool:
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14):
         return False
     # a 64-bit build whose objects have no further words in their headers
-    if struct.calcsize("P") != _WORD or sys.byteorder != "little" or hasattr(sys, "getobjects"):
+    if struct.calcsize("P") != WORD or sys.byteorder != "little" or hasattr(sys, "getobjects"):
         return False
     try:
         return all(is_noticed(write, attributes) for write in WRITES for attributes in (0, 50))

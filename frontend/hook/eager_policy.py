@@ -6,12 +6,14 @@
   functions that it calls are captured on their own, and capture resumes after it, if there is more than a handful to
   capture.
 * A layer or function of ``torch.nn``, or a comprehension, that is called by code which runs in eager.
+* A function of no tensors that breaks the graph before its first operator, with hardly any behind that.
 """
 
 from __future__ import annotations
 
 import os
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -36,6 +38,12 @@ _MOST_PASSES = 2  # iterations of a loop that get their own graph: each is the r
 
 _broken = CodeMap()  # resume functions that start inside a loop -> where it has broken so far
 _after = CodeMap()  # resume functions that start where a loop that ran in eager is exhausted
+
+
+_MAY_COMPUTE = {  # with tensors
+    "BINARY_OP", "BINARY_SLICE", "BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "COMPARE_OP", "STORE_SLICE",
+    "STORE_SUBSCR", "UNARY_INVERT", "UNARY_NEGATIVE", "UNARY_POSITIVE",
+}  # fmt: skip
 
 
 class EagerLoop(NamedTuple):
@@ -114,6 +122,30 @@ def check_before_break(tr: Tracer, asked_for: bool) -> None:
     file = tr.code.co_filename
     if not asked_for and tr.op_count < FEW and file.startswith(_LAYERS) and not file.endswith(_OF_LAYERS):
         raise LeftToEager(tr.op_count, "before a graph break in a layer that eager code calls", always=False)
+
+
+def has_tensors(frame_locals: dict[str, Any], depth: int = 3) -> bool:
+    """Whether a frame works on tensors: no other is worth compiling, or an error that it is not."""
+    pending: list[Iterable[Any]] = [frame_locals.values()]
+    for _ in range(depth):
+        found = [value for values in pending for value in values]
+        if any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in found):
+            return True
+        pending = [v.values() if isinstance(v, dict) else v for v in found if isinstance(v, (list, tuple, dict, set))]
+    return False
+
+
+def check_rest(tr: Tracer, asked_for: bool) -> None:
+    """Raise LeftToEager for a function of no tensors that has nothing before a graph break, and too little behind it.
+
+    What a context manager does that takes the time, say.  The functions that it calls are captured on their own.
+    """
+    if asked_for or tr.op_count or has_tensors(tr.frame_locals):
+        return
+    program = tr.root.program
+    rest = program.ops[program.first_op[tr.break_index] :]
+    if not loop_ends(program) and sum(op.name in _MAY_COMPUTE for op in rest) < FEW:
+        raise LeftToEager(0, "before a graph break in a function of no tensors", always=False)
 
 
 def note(reason: str) -> str:

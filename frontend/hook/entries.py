@@ -65,13 +65,22 @@ def _never(frame_locals: dict) -> bool:
 def _counting(check: Callable[[dict], bool], captured: Captured, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """``check`` for an entry whose frame runs in eager, which counts the calls that it lets through."""
     frame, reason, operators = captured.frame, captured.in_eager, captured.eager_operators
+    latest: tuple[Callable[[], Any], Any] = (lambda: None, None)  # the record that counted last, and its count
 
     def counting(frame_locals: dict) -> bool:
+        nonlocal latest
         if not check(frame_locals):
             return False
         record = owner()
-        if record is not None:
-            record.note_calls(frame, reason).operators = operators
+        if record is None:
+            return True
+        known, counted = latest
+        if known() is record:
+            counted.calls += 1
+        else:
+            counted = record.note_calls(frame, reason)
+            counted.operators = operators
+            latest = weakref.ref(record), counted
         return True
 
     return counting
@@ -87,6 +96,7 @@ class _GuardedCode:
         check = check_of(captured.guards, owner)
         if captured.in_eager and captured.graph is None:  # no graph counts its calls
             check = _counting(check, captured, owner)
+        captured.check = weakref.ref(check)
         self.guard_manager = GuardManager(_never if once else check)
         self.compile_id = None
         self.trace_annotation = f"torchmux {code.co_name}"
@@ -101,7 +111,8 @@ def keep(captured: Captured, owner: Callable[[], Any], once: bool = False) -> tu
     assert captured.code is not None
     guarded = _GuardedCode(captured, captured.code, owner, once)
     captured.kept, captured.code = weakref.ref(captured.code), None
-    return Decision(guarded, _DEFAULT, False), guarded.guard_manager
+    # for the code as well, in the bucket of its session: what torch's own tracer says of it counts no more there
+    return Decision(guarded, _DEFAULT, True), guarded.guard_manager
 
 
 def run_once(captured: Captured, owner: Callable[[], Any]) -> tuple[Decision, GuardManager] | None:

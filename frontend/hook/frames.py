@@ -27,9 +27,9 @@ from ..marks.stance import state as stance_state
 from ..values.base import Raised
 from . import interrupts, library, vain
 from .calls import DISABLED, FIRST_CALL, GENERATOR, LEFT_TO_EAGER, UNREADABLE_NAME
-from .eager_policy import LeftToEager
+from .eager_policy import LeftToEager, has_tensors
 from .entries import SKIP_CALL, SKIP_CALLEES, SKIP_CODE, SKIP_FRAME, Decision
-from .recompiles import has_tensors, reached, refusal, sizes_only
+from .recompiles import reached, refusal, sizes_only
 from .session import Record, Session
 from .thread_state import shared, this_thread
 

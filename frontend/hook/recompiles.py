@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Iterable
 from typing import Any
-
-import torch
 
 from torchmux.config import config
 from torchmux.registry.errors import Unsupported
@@ -45,17 +42,6 @@ def refusal(code: types.CodeType, reason: str) -> Unsupported:
         f"set_stance('fail_on_recompile'), but {logs.place(code)} needs compiling: {why}. Call it with such "
         f"arguments under the stance 'default' first, or use 'eager_on_recompile'."
     )
-
-
-def has_tensors(frame_locals: dict[str, Any], depth: int = 3) -> bool:
-    """Whether a frame works on tensors: no other is worth compiling, or an error that it is not."""
-    pending: list[Iterable[Any]] = [frame_locals.values()]
-    for _ in range(depth):
-        found = [value for values in pending for value in values]
-        if any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in found):
-            return True
-        pending = [v.values() if isinstance(v, dict) else v for v in found if isinstance(v, (list, tuple, dict, set))]
-    return False
 
 
 def sizes_only(session: Any, state: CodeState, frame: Any) -> None:

@@ -47,6 +47,7 @@ class Record(dict[Any, list[int]]):
         self.recompiles: list[tuple[Frame, str]] = []  # and why
         self.left_to_eager: dict[str, None] = {}
         self.calls = [0]
+        self.direct: Callable[[tuple, dict], Any] | None = None  # see hook/direct.py
         self.eager: dict[tuple[Frame, str], EagerCalls] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
 
@@ -133,6 +134,9 @@ class Session:
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
+        self.generation = 0  # how often it has forgotten what was compiled
+        self.questions_seen = -1  # how many torch's own tracer was asked until the latest call (torch_tracer.py)
+        self.asked_again = CodeMap()  # how often it was asked about code that this session has not met
         self._used = False  # since the last `forget`
         self._managers: list[entries.GuardManager] = []  # of the entries in the C hook
         weakref.finalize(self, entries.drop, self._managers)
@@ -188,6 +192,7 @@ class Session:
         """Use none of the compiled code any more."""
         if self._used:  # a long process has many sessions, and few of them were used since
             self._used = False
+            self.generation += 1
             self.states.clear()
             self.callback.renew()
             if this_thread.only_thread() and not this_thread.doing.converting:

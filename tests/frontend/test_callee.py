@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 
 import torchmux
-from torchmux import torch_internals as ti
 
 X = torch.tensor([[1.0, -2.0, 3.0]])
 
@@ -153,28 +152,3 @@ def test_errors_are_eagers():
 def test_export_and_explain():
     assert torch.equal(torchmux.export(torch.relu)(X)(X), X.relu())
     assert torchmux.explain(torch.relu)(X).op_count == 1
-
-
-@pytest.mark.parametrize("form", ["function", "module"])
-def test_what_torchs_tracer_leaves_alone_is_captured(form):
-    """That tracer tells the hook, which all share, never to ask about code such as that of ``nn.GRU`` again."""
-
-    class Net(torch.nn.Module):
-        def forward(self, x):
-            return x.relu() + 1
-
-    def function(x):
-        return x.relu() + 1
-
-    fn, code = (Net(), Net.forward.__code__) if form == "module" else (function, function.__code__)
-    leave_alone = functools.partial(
-        ti.set_code_exec_strategy, code, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
-    )
-    leave_alone()
-    compiled = torchmux.compile(fn, backend="eager")
-    compiled(X)
-    assert torchmux.report(compiled).graphs[0].calls == 1
-    leave_alone()
-    for _ in range(3):  # asked again in the second call and in the fourth
-        compiled(X)
-    assert torchmux.report(compiled).graphs[0].calls == 4

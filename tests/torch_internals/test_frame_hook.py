@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+import torch
+
 from torchmux import torch_internals as ti
 
 from .walk import checks
@@ -160,6 +162,7 @@ def test_not_captured() -> None:
     assert ti.not_captured(called) is called
 
 
-@checks("set_bucket", "retired_guard_class")
+@checks("set_bucket", "has_buckets", "retired_guard_class")
 def test_bucket() -> None:
+    assert ti.has_buckets == hasattr(torch._C._dynamo.eval_frame, "set_eval_frame_isolate_recompiles_id")
     assert ti.set_bucket(ti.set_bucket(-1)) == -1

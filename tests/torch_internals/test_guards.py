@@ -24,3 +24,9 @@ def test_global_state() -> None:
     assert guard.check()
     with torch.no_grad():
         assert not guard.check()
+
+
+@checks("dispatch_keys")
+def test_dispatch_keys() -> None:
+    assert ti.dispatch_keys(torch.ones(1)) == ti.dispatch_keys(torch.zeros(3, 4))
+    assert ti.dispatch_keys(torch.ones(1)) != ti.dispatch_keys(torch.ones(1, device="meta"))

@@ -55,6 +55,28 @@ def test_tracer_lock() -> None:
     ti.tracer_lock().release()
 
 
+@checks("listen_to_tracer", "questions_to_tracer", "asked_of_tracer")
+def test_questions_to_the_tracer() -> None:
+    def plain(x):
+        return x + 1
+
+    def asked_again(x):
+        return x + 2
+
+    torch.compile(plain, backend="eager")(torch.ones(2))
+    assert ti.listen_to_tracer()
+    assert plain.__code__ in ti.asked_of_tracer(-1)
+    before = ti.questions_to_tracer[0]
+    assert not ti.asked_of_tracer(before)
+    compiled = torch.compile(asked_again, backend="eager", dynamic=False)
+    for size in (2, 3, 3):
+        compiled(torch.ones(size))
+    assert ti.listen_to_tracer()
+    assert ti.questions_to_tracer[0] > before
+    assert [code for code in ti.asked_of_tracer(before) if code is asked_again.__code__]
+    assert not [code for code in ti.asked_of_tracer(before) if code is plain.__code__]
+
+
 @checks("inductor_compile_fx", "inductor_config")
 def test_inductor() -> None:
     assert callable(ti.inductor_compile_fx().compile_fx)

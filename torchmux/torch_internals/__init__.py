@@ -90,6 +90,7 @@ from .frame_hook import (
     FrameExecStrategy,
     RootGuardManager,
     drop_entry,
+    has_buckets,
     keep_order_of_entries,
     not_captured,
     retired_guard_class,
@@ -98,7 +99,7 @@ from .frame_hook import (
     set_eval_frame,
 )
 from .functorch import are_transforms_active, beneath_functionalization, is_batched, is_functorch_active
-from .guards import GlobalStateGuard, TensorGuards
+from .guards import GlobalStateGuard, TensorGuards, dispatch_keys
 from .memory import (
     addresses_equal,
     current_raw_stream,
@@ -112,6 +113,7 @@ from .modes import (
     TorchDispatchMode,
     autograd_switches,
     below_autograd,
+    by_mode,
     compiler_settings,
     count_dispatch_modes,
     count_function_modes,
@@ -180,15 +182,18 @@ from .shape_env import (
 )
 from .short_passes import ShortPasses
 from .torch_compile import (
+    asked_of_tracer,
     begin_cudagraph_step,
     breaks_are_errors,
     enters_a_context,
     inductor_compile_fx,
     inductor_config,
     is_marked_static,
+    listen_to_tracer,
     make_attributes,
     marked_for_torch,
     optimized_module_class,
+    questions_to_tracer,
     tell_static_inputs,
     tracer_lock,
     under_dynamo_config,

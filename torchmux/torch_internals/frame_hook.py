@@ -41,9 +41,10 @@ def _one_bucket(bucket: int) -> int:
 
 # Which bucket of a code object's entries the hook reads and fills (torch 2.13 and later; before that all share one).
 set_bucket = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", _one_bucket)
+has_buckets = set_bucket is not _one_bucket
 
 
 def retired_guard_class() -> type | None:
     """How torch's own tracer, where it is loaded and shares our bucket, marks entries that it must pass over."""
     guards = sys.modules.get("torch._dynamo.guards")
-    return None if guards is None or set_bucket is not _one_bucket else guards.DeletedGuardManagerWrapper
+    return None if guards is None or has_buckets else guards.DeletedGuardManagerWrapper

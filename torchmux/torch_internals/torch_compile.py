@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+import types
+import weakref
 from collections.abc import Collection, Mapping
 from typing import Any
+
+questions_to_tracer = [0]  # how often the hook asked torch's own tracer about a frame, as far as we listened
+_asked: dict[int, tuple[weakref.ref[Any], int]] = {}  # id of code -> it, the number of the latest question
 
 
 def optimized_module_class() -> tuple[type, ...]:
@@ -47,6 +52,41 @@ def marked_for_torch(function_id: int) -> str | None:
 def tracer_lock() -> Any:
     """The lock under which torch's own tracer captures and compiles; None where the tracer has not been imported."""
     return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+
+
+def listen_to_tracer() -> bool:
+    """Count what torch's own tracer is asked from now on, and was before; False where it has not been imported.
+
+    It keeps what it was asked about, for its ``reset``; nothing tells what it answered.
+    """
+    tracker = getattr(sys.modules.get("torch._dynamo.convert_frame"), "input_codes", None)
+    if tracker is None:
+        return False
+    if "add" not in vars(tracker):
+        add = tracker.add
+
+        def noting(code: types.CodeType) -> None:
+            _note(code)
+            add(code)
+
+        tracker.add = noting
+        for reference in list(tracker.seen):
+            if (code := reference()) is not None:
+                _note(code)
+    return True
+
+
+def _note(code: types.CodeType) -> None:
+    questions_to_tracer[0] += 1
+    key = id(code)
+    reference = _asked[key][0] if key in _asked else weakref.ref(code, lambda _: _asked.pop(key, None))
+    _asked[key] = (reference, questions_to_tracer[0])
+
+
+def asked_of_tracer(since: int) -> list[types.CodeType]:
+    """The code that torch's own tracer was asked about after so many questions."""
+    found = [reference() for reference, latest in list(_asked.values()) if latest > since]
+    return [code for code in found if code is not None]
 
 
 def inductor_compile_fx() -> Any:

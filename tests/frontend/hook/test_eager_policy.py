@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 
 import pytest
 import torch
@@ -255,3 +256,48 @@ def test_a_cell_that_a_function_shares_with_the_resumed_frame():
         assert torch.equal(made(x, 4), function(x, 4))
     assert torchmux.report(made).graph_count == 2
     assert not torchmux.report(made).recompiles
+
+
+def test_a_function_of_no_tensors_that_breaks_at_once_runs_in_eager_as_a_whole():
+    """A context manager that takes the time: in two parts, each would cost more than all that it does."""
+
+    class Timer:
+        seconds = 0.0
+
+        def __enter__(self):
+            self.began = time.perf_counter()
+            return self
+
+        def __exit__(self, *_):
+            self.seconds = time.perf_counter() - self.began
+
+    def run(x):
+        for _ in range(3):
+            with timer:
+                x = x + 1
+        return x
+
+    timer = Timer()
+    compiled = torchmux.compile(run, backend="eager")
+    for _ in range(4):
+        timer.seconds = 0.0
+        assert torch.equal(compiled(torch.ones(2)), torch.ones(2) + 3)
+        assert timer.seconds > 0
+    report = torchmux.report(compiled)
+    assert [each.resume for each in report.calls if "Timer" in each.function] == [0, 0]
+    assert any("no tensors" in words for words in report.left_to_eager)
+
+
+def test_one_that_may_compute_much_goes_on_after_the_break():
+    class State:
+        value = torch.ones(2)
+
+        def step(self):
+            print(end="")
+            return self.value.sin().cos().tan().exp().abs() * 2 + 1
+
+    state = State()
+    compiled = torchmux.compile(lambda x: [x + 1, *[state.step() for _ in range(2)]][1], backend="eager")
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2)), state.step())
+    assert any(each.function.endswith("step") and each.compiled for each in torchmux.report(compiled).calls)

@@ -21,8 +21,8 @@ import torchmux
 X = torch.ones(3)
 
 
-def compiled(fn, **options):
-    return torchmux.compile(fn, backend="eager", **options)
+def compiled(fn, backend="eager", **options):
+    return torchmux.compile(fn, backend=backend, **options)
 
 
 # --- one in another -----------------------------------------------------------------------------------------------
@@ -55,11 +55,12 @@ def test_one_that_calls_itself(breaks):
     assert fn(X, 3)[0] == 4
 
 
-def test_recursion_without_end():
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_recursion_without_end(backend):
     def fn(x):
         return fn(x + 1)
 
-    each = compiled(fn)
+    each = compiled(fn, backend=backend)
     for _ in range(2):
         with pytest.raises(RecursionError):
             each(X)

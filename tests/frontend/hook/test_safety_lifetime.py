@@ -135,3 +135,41 @@ def test_reset_lets_go_of_graphs():
     torchmux.reset()
     gc.collect()
     assert [reference() for reference in graphs] == [None] * len(graphs)
+
+
+@pytest.mark.parametrize("ends", ["captured", "again for a number", "at a break", "in eager"])
+def test_a_trace_keeps_nothing_until_the_garbage_collector_runs(ends):
+    """Whoever asks a weak reference sees what eager sees, and memory is free when the program lets go of it."""
+
+    class Box:
+        by = 2
+
+    def make(box):
+        reference = weakref.ref(box)
+
+        def function(x):
+            y = x * reference().by
+            if ends == "at a break":
+                print(end="")
+            if ends == "in eager":
+                try:
+                    raise ValueError
+                except ValueError:
+                    print(end="")
+            return y + 1
+
+        return torchmux.compile(function, backend="eager"), reference
+
+    gc.collect()
+    gc.disable()
+    try:
+        box = Box()
+        compiled, reference = make(box)
+        compiled(torch.ones(2))
+        if ends == "again for a number":
+            box.by = 3
+            compiled(torch.ones(2))
+        del box
+        assert reference() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,239 @@
+"""Calls without the hook: nothing of what a call depends on is left out."""
+
+import gc
+import traceback
+import weakref
+
+import pytest
+import torch
+
+import torchmux
+
+X = torch.arange(4.0)
+
+
+def warm(target, *args, **kwargs):
+    compiled = torchmux.compile(target, backend="eager")
+    for _ in range(5):
+        compiled(*args, **kwargs)
+    return compiled
+
+
+def is_direct(compiled):
+    return compiled._torchmux_record.direct is not None
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x) * 2
+
+
+def plain(x, y=3):
+    return x * y
+
+
+def starred(x, *more, **named):
+    return x * len(more) + sum(named.values())
+
+
+def over_cell():
+    scale = 2
+
+    def function(x):
+        return x * scale
+
+    def change():
+        nonlocal scale
+        scale = 3
+
+    return function, change
+
+
+class Holder:
+    by = 2
+
+    def method(self, x):
+        return x * self.by
+
+
+def test_it_is_used():
+    function, _ = over_cell()
+    assert is_direct(warm(plain, X, 2))
+    assert is_direct(warm(starred, X, 1, 2, a=3))
+    assert is_direct(warm(function, X))
+    assert is_direct(warm(Holder().method, X))
+    assert is_direct(warm(Net(), X))
+
+
+def test_it_is_counted():
+    compiled = warm(Net(), X)
+    assert is_direct(compiled)
+    assert torchmux.report(compiled).runs == 5
+    assert torchmux.report(compiled).graphs[0].calls == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((X,), {}), ((X, 4), {}), ((X,), {"y": 5}), ((), {"x": X, "y": 2}), ((X, X), {}), ((X.double(), 2), {})],
+)
+def test_every_form_of_a_call(args, kwargs):
+    compiled = warm(plain, X, 2)
+    assert torch.equal(compiled(*args, **kwargs), plain(*args, **kwargs))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((X, 1), {}), ((X, 1, 2), {"a": 3}), ((X, 2, 2), {"a": 4}), ((), {"x": X}), ((X, 1, 2), {})]
+)
+def test_every_form_of_a_call_with_stars(args, kwargs):
+    compiled = warm(starred, X, 1, 2, a=3)
+    assert torch.equal(compiled(*args, **kwargs), starred(*args, **kwargs))
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((X, 1, 2), {}), ((X,), {"z": 1}), ((X, 2), {"x": X})])
+def test_errors_of_calls_are_eagers(args, kwargs):
+    compiled = warm(plain, X, 2)
+    with pytest.raises(TypeError) as wanted:
+        plain(*args, **kwargs)
+    with pytest.raises(TypeError) as found:
+        compiled(*args, **kwargs)
+    assert str(found.value) == str(wanted.value)
+
+
+def test_a_cell_that_changes():
+    function, change = over_cell()
+    compiled = warm(function, X)
+    change()
+    assert torch.equal(compiled(X), X * 3)
+
+
+def test_code_that_is_replaced():
+    def function(x):
+        return x + 1
+
+    compiled = warm(function, X)
+    assert is_direct(compiled)
+    function.__code__ = (lambda x: x - 1).__code__
+    assert torch.equal(compiled(X), X - 1)
+
+
+def _patched(module):
+    class Patched(Net):
+        def __call__(self, x):
+            return super().__call__(x) + 1
+
+    module.__class__ = Patched
+
+
+CHANGES = {
+    "hook": lambda m: m.register_forward_hook(lambda module, args, result: result + 1),
+    "pre-hook": lambda m: m.register_forward_pre_hook(lambda module, args: (args[0] + 1,)),
+    "own forward": lambda m: setattr(m, "forward", lambda x: x - 1),
+    "own call": lambda m: setattr(m, "_call_impl", lambda x: x - 2),
+    "class": _patched,
+    "training": lambda m: m.eval(),
+    "layer": lambda m: setattr(m, "linear", torch.nn.Linear(4, 4)),
+    "its own compile": lambda m: m.compile(backend="eager"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_module_that_changes(change):
+    module = Net()
+    compiled = warm(module, X)
+    assert is_direct(compiled)
+    CHANGES[change](module)
+    assert torch.equal(compiled(X), module(X))
+
+
+def test_hooks_of_all_modules():
+    module, calls = Net(), []
+    compiled = warm(module, X)
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda m, args, result: calls.append(type(m)))
+    try:
+        compiled(X)
+    finally:
+        handle.remove()
+    assert Net in calls
+
+
+def test_a_method_that_its_class_replaces(monkeypatch):
+    module = Net()
+    compiled = warm(module, X)
+    monkeypatch.setattr(Net, "forward", lambda self, x: x * 100)
+    assert torch.equal(compiled(X), X * 100)
+
+
+def test_reset():
+    compiled = warm(plain, X, 2)
+    torchmux.reset()
+    assert torch.equal(compiled(X, 2), X * 2)
+    assert torchmux.report(compiled).graph_count == 2
+
+
+def test_below_a_frame_that_another_frontend_captures():
+    compiled = warm(plain, X, 2)
+    outer = torch.compile(lambda x: compiled(x + 1, 2) + 1, backend="eager")
+    for _ in range(3):
+        assert torch.equal(outer(X), (X + 1) * 2 + 1)
+
+
+def test_the_hook_around_it_stays():
+    inner = warm(plain, X, 2)
+
+    def after(x):
+        return x.relu() + 1
+
+    def function(x):
+        y = inner(x, 2)
+        print(end="")
+        return after(y)
+
+    compiled = torchmux.compile(function, backend="eager")
+    for _ in range(5):
+        assert torch.equal(compiled(X), (X * 2).relu() + 1)
+    assert all(not each.eager for each in torchmux.report(compiled).calls)
+
+
+def test_an_error_of_an_operator_is_where_it_is_in_eager():
+    def function(x, index):
+        y = x * 2
+        return y.index_select(0, index)
+
+    compiled = warm(function, X, torch.tensor([1]))
+    assert is_direct(compiled)
+    frames = []
+    for run in (compiled, function):
+        with pytest.raises(IndexError) as caught:
+            run(X, torch.tensor([9]))
+        frames.append([(e.name, e.line) for e in traceback.extract_tb(caught.value.__traceback__)][1:])
+    assert frames[0] == frames[1]
+
+
+def test_nothing_is_kept():
+    def made():
+        def function(x):
+            return x * 2 if box else x
+
+        box = []
+        box.append(function)
+        compiled = torchmux.compile(function, backend="eager")
+        box.append(compiled)
+        for _ in range(5):
+            compiled(X)
+        assert is_direct(compiled)
+        return weakref.ref(function), weakref.ref(compiled)
+
+    references = made()
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+
+
+def test_the_profile_names_the_graph():
+    compiled = warm(plain, X, 2)
+    with torch.profiler.profile() as profile:
+        compiled(X, 2)
+    assert any("torchmux" in event.name for event in profile.events())
