@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..values.base import Value
+from ..values.base import Raised, Value
 from ..values.builtin_methods import call_builtin_method
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
@@ -27,7 +27,7 @@ from ..values.containers.sets import SetValue, make_set
 from ..values.descriptors import MethodValue
 from ..values.exceptions import ExceptionValue
 from ..values.facets.references import removable_handle, weak_reference
-from ..values.facets.supers import SuperValue
+from ..values.facets.supers import make_super
 from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
@@ -144,16 +144,23 @@ def object_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(super)
 def super_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 or len(args) > 2:
+        raise GraphBreak(breaks.C_FUNCTION, f"super() with {len(args)} arguments")
     if args:
-        return SuperValue(args[0].real(), args[1])
+        return make_super(tr, args[0].real(), args[1])
     frame = tr.frame
     assert frame is not None
-    own = frame.cells["__class__"].read(tr)
-    assert own is not None
+    if not frame.code.co_argcount:
+        raise Raised(tr.make_exception(RuntimeError, "super(): no arguments"))
+    if "__class__" not in frame.code.co_freevars:
+        raise Raised(tr.make_exception(RuntimeError, "super(): __class__ cell not found"))
+    if (own := frame.cells["__class__"].read(tr)) is None:
+        raise Raised(tr.make_exception(RuntimeError, "super(): empty __class__ cell"))
     first = frame.code.co_varnames[0]
     owner = frame.cells[first].read(tr) if first in frame.cells else frame.locals.get(first) or tr.load_argument(first)
-    assert owner is not None
-    return SuperValue(own.real(), owner)
+    if owner is None:
+        raise Raised(tr.make_exception(RuntimeError, "super(): arg[0] deleted"))
+    return make_super(tr, own.real(), owner)
 
 
 @constructs(enumerate)

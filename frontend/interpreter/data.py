@@ -207,10 +207,7 @@ def unpack_sequence(frame: Frame, ins: Any) -> None:
 
 
 def _unpack(frame: Frame, count: int) -> list[Value]:
-    owner = frame.pop()
-    if not _is_iterable(owner):
-        message = f"cannot unpack non-iterable {owner.pytype().__name__} object"
-        raise Raised(frame.tr.make_exception(TypeError, message))
+    owner = _iterable(frame)
     items = owner.unpack(frame.tr) if _has_items(owner) else _first(frame.tr, owner.iter(frame.tr), count + 1)
     if len(items) != count:
         message = (
@@ -236,15 +233,19 @@ def _first(tr: Any, iterator: Value, count: int) -> list[Value]:
     return items
 
 
-def _is_iterable(owner: Value) -> bool:
+def _iterable(frame: Frame) -> Value:
+    """What is unpacked: on top of the stack."""
+    owner = frame.pop()
     cls = owner.pytype()
-    return hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")
+    if not hasattr(cls, "__iter__") and not hasattr(cls, "__getitem__"):
+        raise Raised(frame.tr.make_exception(TypeError, f"cannot unpack non-iterable {cls.__name__} object"))
+    return owner
 
 
 @op("UNPACK_EX")
 def unpack_ex(frame: Frame, ins: Any) -> None:
     before, after = ins.arg
-    owner, tr = frame.pop(), frame.tr
+    owner, tr = _iterable(frame), frame.tr
     if _has_items(owner):
         items = owner.unpack(tr)
     else:
