@@ -55,7 +55,10 @@ def tuple_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(torch.Size)
 def size(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue(args[0].unpack(tr) if args else [], cls=torch.Size)
+    items = args[0].unpack(tr) if args else []
+    if any(item.pytype() is not int for item in items):
+        raise GraphBreak(breaks.C_FUNCTION, "torch.Size() of what are no integers")
+    return TupleValue(items, cls=torch.Size)
 
 
 @constructs(dict, collections.OrderedDict)
@@ -69,9 +72,15 @@ def dict_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 def defaultdict(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     result = DictValue({}, cls=cls)
     if args and not (args[0].is_const() and args[0].const(tr) is None):
+        if not _is_callable(args[0]):
+            raise Raised(tr.make_exception(TypeError, "first argument must be callable or None"))
         result.default_factory = args[0]
     call_builtin_method(tr, result, dict, "update", args[1:], kwargs)
     return result
+
+
+def _is_callable(value: Value) -> bool:
+    return any("__call__" in vars(base) for base in value.pytype().__mro__)
 
 
 @constructs(set, frozenset)
@@ -83,7 +92,10 @@ def set_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 def deque(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(("iterable", "maxlen"), args, strict=False)) | kwargs
     items = given["iterable"].unpack(tr) if "iterable" in given else []
-    return DequeValue(items, given["maxlen"].const(tr) if "maxlen" in given else None)
+    most = given["maxlen"].const(tr) if "maxlen" in given else None
+    if given.keys() - {"iterable", "maxlen"} or (most is not None and (not isinstance(most, int) or most < 0)):
+        raise GraphBreak(breaks.C_FUNCTION, "deque() with these arguments")
+    return DequeValue(items, most)
 
 
 @constructs(range)
@@ -189,6 +201,8 @@ def count(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 @constructs(functools.partial)
 def partial(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     function, *rest = args
+    if not _is_callable(function):
+        raise Raised(tr.make_exception(TypeError, "the first argument must be callable"))
     if isinstance(function, PartialValue):
         return PartialValue(function.function, [*function.args, *rest], {**function.kwargs, **kwargs})
     return PartialValue(function, rest, dict(kwargs))

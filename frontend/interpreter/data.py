@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..breaks import INSTRUCTION, GraphBreak
+from ..breaks import EXCEPTION, INSTRUCTION, GraphBreak
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue, pairs
@@ -189,9 +189,7 @@ def dict_merge(frame: Frame, ins: Any) -> None:
     value, target = frame.pop(), frame.stack[-ins.arg]
     for key, element in pairs(frame.tr, value):
         if target.contains(frame.tr, key).truth(frame.tr):
-            function = frame.stack[-ins.arg - 2].describe()
-            message = f"{function} got multiple values for keyword argument {key.const(frame.tr)!r}"
-            raise Raised(frame.tr.make_exception(TypeError, message))
+            raise GraphBreak(EXCEPTION, f"keyword argument {key.const(frame.tr)!r} is given twice")
         target.setitem(frame.tr, key, element)
 
 
