@@ -250,9 +250,12 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_forum  # noqa: F401
     import micro_forum_larger  # noqa: F401
     import micro_forum_steps  # noqa: F401
+    import micro_kinds  # noqa: F401
     import micro_models  # noqa: F401
+    import micro_motion  # noqa: F401
     import micro_operators  # noqa: F401
     import micro_others  # noqa: F401
+    import micro_parts  # noqa: F401
     import micro_pieces  # noqa: F401
     import micro_programs  # noqa: F401
     import micro_scenes  # noqa: F401

@@ -14,7 +14,7 @@ from torchmux.backends.common.cache import listing, recipes
 from torchmux.backends.common.cache.cache import CarriedCache, carrying, default_cache
 from torchmux.backends.common.pipeline.assemble import Built, assemble
 from torchmux.backends.common.pipeline.implementation import Told, as_backend
-from torchmux.backends.common.pipeline.runtime import sharing, without_autocast
+from torchmux.backends.common.pipeline.runtime import WithoutAutocast, sharing
 from torchmux.registry.errors import LoadRefused, TorchmuxError
 from torchmux.registry.loading import load_implementation
 from torchmux.registry.names import JOINT
@@ -184,7 +184,7 @@ def _put_together(backend: str, kept: Mapping[str, Any], tensors: Mapping[str, t
             f"{backend} does not take its code from a saved file: it was made for another processor or version. Save "
             "the file on a machine like this one, or call load(..., model=model, recompile=True)."
         )
-    return without_autocast(assemble(*found))
+    return WithoutAutocast(assemble(*found))
 
 
 def _check_names(steps: Iterable[Any]) -> None:

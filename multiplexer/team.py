@@ -136,6 +136,7 @@ class Team:
             keep_whole=lambda: self._whole,
             differentiate_whole=frozenset,
             writes_back=lambda node: False,
+            makes_views=lambda node: False,
             restore=self._restore if can_restore else None,
             compiler=compiler,
         )

@@ -24,6 +24,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "keep_whole": (),
     "differentiate_whole": (),
     "writes_back": ("node",),
+    "makes_views": ("node",),
     "restore": ("artifact", "constants"),
 }
 """The same of :class:`.contract.BackendExtras`; one that is None counts as absent."""

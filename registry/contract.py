@@ -151,6 +151,13 @@ class BackendExtras(Protocol):
         where inputs share no memory.  Without it, or where it says no, torch makes these copies after the code has run.
         """
 
+    def makes_views(self, node: Node) -> bool:
+        """Whether ``node``, a view of what a graph computes that only leaves it, costs the code nothing.
+
+        Such code makes the result in the form that the view has.  Without it, or where it says no, torch makes the
+        view after the code has run, since most code could only copy.
+        """
+
     def restore(self, artifact: str, constants: Mapping[str, Tensor]) -> CompiledPart | None:
         """The code whose ``artifact`` this is, in another process, or None if it cannot be had any more.
 

@@ -47,10 +47,11 @@ class Native:
         return calls.composite()
 
     def differentiate_whole(self) -> frozenset[Any]:
-        """Composite operators whose gradients torch's own kernels compute better."""
+        """Composite operators whose gradients torch's own kernels compute better, or loops here."""
         from ..common.pipeline.decompose import RESAMPLING
 
-        return RESAMPLING
+        names = (f"{kind}{rank}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3))
+        return RESAMPLING | {getattr(torch.ops.aten, name).vec for name in names}
 
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
         """The captured graph, before it is traced, with attention fused, and images laid out for training."""
@@ -77,6 +78,11 @@ class Native:
         device = node.args[0].meta["val"].device.type
         name = targets.of_device(device)
         return name is not None and targets.named(name).writes_inputs() and writes.is_lowered(node)
+
+    def makes_views(self, node: Node) -> bool:
+        """Results are allocated in the sizes and strides that they have in the end."""
+        value = node.meta["val"]
+        return isinstance(value, torch.Tensor) and value.device.type == "cpu"
 
     def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Made | Watched:
         """Code for ``gm``, from the artifact cache if it was compiled before.

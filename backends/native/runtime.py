@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +85,7 @@ class NativeFunction:
             "ops": torch.ops,
             "empty": internals.new_on_cpu,
             "array": array,
+            "pack": struct.pack,
             "fit": fit,
             "brought": brought,
             "overwritten": torch.autograd.graph.increment_version,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import C_FUNCTION, DISABLED, GraphBreak
 from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Attr, ClosureCell, Const, Item, Source
-from ..hook.library import is_own
 from .base import MISSING, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 from .cells import CellValue
@@ -400,6 +399,6 @@ def _too_many(fn: FunctionValue, given: int) -> str:
 
 def _refused(tr: Tracer, fn: FunctionValue, message: str) -> Exception:
     """The program's TypeError; C code, for which a function of ours stands, has other words for it."""
-    if is_own(fn.code.co_filename):
+    if str(fn.globals.get("__name__")).startswith("torchmux.frontend.polyfills."):
         return GraphBreak(C_FUNCTION, f"{fn.qualname.strip('_')}() with these arguments")
     return Raised(tr.make_exception(TypeError, message))

@@ -149,6 +149,16 @@ def test_forward_mode() -> None:
         assert ti.is_forward_ad_active()
 
 
+@checks("by_mode")
+def test_functions_by_mode() -> None:
+    run = ti.by_mode(lambda x: [x], under_autocast=lambda x: [x, 1], in_dual_level=lambda x: [x, 2])
+    assert run(0) == [0]
+    with torch.autocast("cpu"):
+        assert run(0) == [0, 1]
+        with torch.autograd.forward_ad.dual_level():
+            assert run(0) == [0, 2]
+
+
 @checks("autograd_switches")
 def test_switches_of_autograd() -> None:
     before = ti.autograd_switches()

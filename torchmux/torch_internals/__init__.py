@@ -113,6 +113,7 @@ from .modes import (
     TorchDispatchMode,
     autograd_switches,
     below_autograd,
+    by_mode,
     compiler_settings,
     count_dispatch_modes,
     count_function_modes,

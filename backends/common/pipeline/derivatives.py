@@ -21,7 +21,7 @@ from torch.fx import GraphModule, Node
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import DerivativeUnavailable
 
-from .runtime import in_torch
+from .runtime import WithoutAutocast, in_torch
 from .tangents import Tangents
 
 Run = Callable[..., Sequence[Any]]
@@ -47,12 +47,13 @@ def eager_with_tangents(run: Run, captured: GraphModule, *, strict: bool) -> Run
     Raises:
         FallbackRefused: on such a call, if ``strict``.
     """
-    otherwise, is_active = in_torch(captured, _TANGENTS, strict=strict), internals.is_forward_ad_active
+    otherwise = in_torch(captured, _TANGENTS, strict=strict)
 
-    def call(*args: Any) -> Sequence[Any]:
-        return otherwise(*args) if is_active() and has_tangent(args) else run(*args)
+    def in_dual_level(*args: Any) -> Sequence[Any]:
+        return otherwise(*args) if has_tangent(args) else run(*args)
 
-    return call
+    plain = run.run if isinstance(run, WithoutAutocast) else run
+    return internals.by_mode(plain, under_autocast=run, in_dual_level=in_dual_level)
 
 
 class Joint:

@@ -32,6 +32,7 @@ class Implementation:
     keep_whole: Callable[[], frozenset[Any]]
     differentiate_whole: Callable[[], frozenset[Any]]  # composite operators with gradient kernels that are called
     writes_back: Callable[[Node], bool]
+    makes_views: Callable[[Node], bool]
     restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None] | None  # None: nothing can be restored
 
 
@@ -57,7 +58,8 @@ def as_backend(found: Any, spec: BackendSpec) -> Implementation:
         _core_table if table is None else lambda: dict(_value_of(table)),
         frozenset if whole is None else lambda: frozenset(_value_of(whole)),
         lambda: frozenset(derived()),
-        getattr(found, "writes_back", None) or _writes_nothing,
+        getattr(found, "writes_back", None) or _never,
+        getattr(found, "makes_views", None) or _never,
         restore,
     )
 
@@ -71,7 +73,7 @@ def _takes_all(node: Node) -> Literal[True]:
     return True
 
 
-def _writes_nothing(node: Node) -> bool:
+def _never(node: Node) -> bool:
     return False
 
 

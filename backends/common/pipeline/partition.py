@@ -63,6 +63,7 @@ def partition(
     taker: Callable[[Node], int],
     *,
     trivial: Callable[[Node], bool],
+    copied: Callable[[Node], bool] | None = None,
     ordered: Callable[[Node], bool],
     last: Callable[[Node], bool] = lambda n: False,
 ) -> Partition:
@@ -71,6 +72,7 @@ def partition(
     Args:
         taker: who compiles a node, from 1; 0 (or False) leaves it to torch.
         trivial: nodes that compute nothing (views); they are not worth a compiler by themselves.
+        copied: those of them that a compiler could only copy at the end of a part; all if it is not given.
         ordered: nodes that must keep their order among each other (random numbers, effects).
         last: unsupported nodes without users that must run after everything else (writing back to inputs).
 
@@ -81,7 +83,7 @@ def partition(
     level = _levels(nodes, takers, ordered, {})
     _fill_waits(nodes, takers, level)
     _sink(nodes, takers, level, ordered)
-    _loosen(nodes, takers, level, trivial)
+    _loosen(nodes, takers, level, trivial, trivial if copied is None else copied)
     level = _levels(nodes, takers, ordered, level)
     result = _collect(nodes, takers, level)
     result.steps += [n for n in graph.nodes if n.op.startswith("call_") and last(n)]
@@ -178,14 +180,18 @@ def _crosses(node: Node, level: dict[Node, int], takers: dict[Node, int]) -> boo
 
 
 def _loosen(
-    nodes: list[Node], takers: dict[Node, int], level: dict[Node, int], trivial: Callable[[Node], bool]
+    nodes: list[Node],
+    takers: dict[Node, int],
+    level: dict[Node, int],
+    trivial: Callable[[Node], bool],
+    copied: Callable[[Node], bool],
 ) -> None:
-    """Leave trivial nodes to torch where a compiler could only copy: at the end of a part, or alone in a part.
+    """Leave trivial nodes to torch: at the end of a part if they are copied there, or alone in a part.
 
     What torch runs after a part has a higher level than the part; that is for the caller to find.
     """
     for node in reversed(nodes):
-        if node not in takers or takes_element(node) is not None or not trivial(node):
+        if node not in takers or takes_element(node) is not None or not copied(node):
             continue
         unit = [node, *(u for u in node.users if takes_element(u) is node)]
         if not any(u in takers and u not in unit for n in unit for u in n.users):

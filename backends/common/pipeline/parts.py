@@ -165,7 +165,11 @@ class Compiler:
 
     def split(self, graph: Graph, taker: Callable[[Node], int], ordered: Callable[[Node], bool]) -> Partition:
         """The parts that are compiled."""
-        return partition(graph, taker, trivial=aliasing.is_view, ordered=ordered, last=writes_back)
+
+        def copied(node: Node) -> bool:
+            return aliasing.is_view(node) and not self.implementation.makes_views(node)
+
+        return partition(graph, taker, trivial=aliasing.is_view, copied=copied, ordered=ordered, last=writes_back)
 
     def note(self, split: Partition) -> None:
         """Add what the report tells of the final split."""

@@ -32,7 +32,7 @@ from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
-from .runtime import Compiled, eager_when_overlap_differs, noting_calls, sharing, without_autocast
+from .runtime import Compiled, WithoutAutocast, eager_when_overlap_differs, noting_calls, sharing
 
 _CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
 
@@ -229,7 +229,7 @@ class _Work:
         gm, split, compiled = found
         self.built = Built(gm, split, compiled)
         self.compiler.tell_of(compiled)
-        return without_autocast(assemble(gm, split, compiled))
+        return WithoutAutocast(assemble(gm, split, compiled))
 
     def _keep_recipe(
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
@@ -262,10 +262,12 @@ class _Work:
             else:
                 static = {p: self.example_inputs[p] for p in self.request.static_inputs}
                 keep = functools.partial(self._note_built, None if traced.mutates else keep, traced.mutates)
-                run = without_autocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
+                compiled = WithoutAutocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
                 if not traced.mutates:
-                    return run
-                return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))
+                    return compiled
+                return eager_when_overlap_differs(
+                    compiled, self.gm, self.example_inputs, strict=bool(self.request.strict)
+                )
 
         else:
             self.built = "it was compiled for training"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -21,39 +21,42 @@ from .assemble import Built
 log = logging.getLogger("torchmux.fallback")
 
 
-class Compiled:
+class Compiled(functools.partial):
     """A compiled graph: call it with the flat inputs, get the flat outputs; ``report`` says what ran where.
 
-    ``built`` is what it is put together of, the captured graph if torch runs it, or why it cannot be told.
+    ``built`` is what it is put together of, the captured graph if torch runs it, or why it cannot be told.  The class
+    derives from ``partial`` because a call of a class written in Python takes a frame of its own.
     """
 
-    __slots__ = ("built", "report", "run")
+    report: GraphReport
+    built: Built | GraphModule | str
 
-    def __init__(self, run: Callable[..., Sequence[Any]], report: GraphReport, built: Built | GraphModule | str):
-        self.run = run
-        self.report = report
-        self.built = built
+    def __new__(
+        cls, run: Callable[..., Sequence[Any]], report: GraphReport, built: Built | GraphModule | str
+    ) -> Compiled:
+        made = super().__new__(cls, run)
+        made.report, made.built = report, built
+        return made
 
-    def __call__(self, *args: Any) -> Sequence[Any]:
-        try:
-            return self.run(*args)
-        except ctypes.ArgumentError as error:
-            if "RecursionError" not in str(error):
-                raise
-            # what ctypes says where Python's limit is reached while it converts an argument
-            raise RecursionError("maximum recursion depth exceeded while calling compiled code") from None
+    @property
+    def run(self) -> Callable[..., Sequence[Any]]:
+        """What it calls."""
+        return self.func
 
 
-def without_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+class WithoutAutocast:
     """``run`` with autocast switched off: the casts of the capture are in the graph already."""
 
-    def call(*args: Any) -> Sequence[Any]:
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[..., Sequence[Any]]) -> None:
+        self.run = run
+
+    def __call__(self, *args: Any) -> Sequence[Any]:
         if internals.is_any_autocast_enabled():
             with internals.disable_autocast():
-                return run(*args)
-        return run(*args)
-
-    return call
+                return self.run(*args)
+        return self.run(*args)
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

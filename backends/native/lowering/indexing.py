@@ -13,9 +13,9 @@ from .. import faults
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported, binary, compare, const, where
-from ..ir.values import Value, broadcast
+from ..ir.values import Value, broadcast, scalar
 from . import calls
-from .reductions import divided, reduce
+from .reductions import divided, drop, reduce
 from .registry import Context, aten, lowers
 
 
@@ -41,17 +41,17 @@ def _embedding(ctx: Context, weight: Value, at: Value, *options: Any) -> Value:
     return Value(ctx.sizes(), weight.dtype, element)
 
 
-@lowers(aten._embedding_bag_forward_only.default)
+@lowers(aten._embedding_bag_forward_only.default, aten._embedding_bag.default)
 def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *options: Any, **named: Any) -> Any:
     """Bags of one size, as rows of a matrix of indices are: their sum, mean or maximum; torch takes the others."""
-    op = aten._embedding_bag_forward_only.default
     given: list[Any] = [*options, *[False, 0, False, None, False, -1][len(options) :]]
     _, mode, _, weights, last, padding = given
     length = _bag_length(offsets, at)
     alone = all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.node.users)
+    differentiable = alone or (padding == -1 and ctx.program.device.type == "cpu")
     plain = not last and not named and (mode == 0 or (weights is None and padding == -1))
-    if length is None or not alone or not plain or not weight.dtype.is_floating_point:
-        return calls.call(ctx, op, (weight, at, offsets, *options), named)
+    if length is None or not differentiable or not plain or not weight.dtype.is_floating_point:
+        return calls.call(ctx, ctx.node.target, (weight, at, offsets, *options), named)
     _not_empty(weight)
     ctx.keep(weight)
 
@@ -72,12 +72,17 @@ def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *opti
         later = binary("and", compare("ne", found, found), compare("ne", ops.from_index(i[1]), const(0, torch.int64)))
         return where(later, const(-math.inf, found.dtype), found)
 
+    # What gradients need: how large bags are, and which index has the maximum.  Offsets tell an element's bag.
+    told: list[Any] = [None] * 3 if alone else [scalar(length, torch.int64, ctx.sizes(fake)) for fake in ctx.val[1:]]
     bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, compared if mode == 2 else element)
     if mode == 2:
-        return (reduce(ctx, "max", bags, [1], False, weight.dtype), None, None, None)
+        if not alone:
+            nth_of = drop(ctx.program.reduce("argmax", bags, [1], torch.int64, lambda node: node), [1], False)
+            told[2] = Value(nth_of.sizes, torch.int64, lambda i: at.at((i[0] * length + index.data(nth_of.at(i)),)))
+        return (reduce(ctx, "max", bags, [1], False, weight.dtype), *told)
     total = reduce(ctx, "sum", bags, [1], False, compute_type(weight.dtype))
     found = divided(total, length) if mode == 1 else total
-    return (Value(found.sizes, weight.dtype, lambda i: ops.round_to(found.at(i), weight.dtype)), None, None, None)
+    return (Value(found.sizes, weight.dtype, lambda i: ops.round_to(found.at(i), weight.dtype)), *told)
 
 
 def _bag_length(offsets: Value, at: Value) -> int | None:

@@ -88,7 +88,11 @@ def _are_unpacked(tensors: Sequence[Value]) -> bool:
 
 def _interleave(ctx: Context, tensors: Sequence[Value]) -> bool:
     """Whether vectors of them are shuffled into one another, rather than written a number at a time."""
-    if ctx.program.device.type != "cpu" or not 2 <= len(tensors) <= _MOST_IN_TURN or ctx.dtype.itemsize not in (2, 4):
+    if (
+        ctx.program.device.type != "cpu"
+        or not 2 <= len(tensors) <= _MOST_IN_TURN
+        or ctx.dtype.itemsize not in (1, 2, 4)
+    ):
         return False
     return all(t.at(t.variables()).cost <= KEEP_COST for t in tensors)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -267,8 +267,78 @@ def _avg_pool(op: Any, rank: int) -> Any:
     return lower
 
 
+def _uneven_average(ctx: Context, a: Value, counts: Sequence[int]) -> Value:
+    """Means over windows that are not alike, one dimension after the other."""
+    rank, dtype = len(counts), compute_type(a.dtype)
+    ctx.keep(a)
+    strides = layout(ctx, a, ctx.val)
+    found, lengths = a, []
+    for nth, count in enumerate(counts):
+        if nth:  # what several windows share is added up once
+            ctx.program.realize(found)
+        found, length = _uneven_sums(found, a.rank - rank + nth, count, dtype)
+        lengths.append(length)
+
+    def element(at: Any) -> Node:
+        node = found.at(at)
+        for i, length in zip(at[-rank:], lengths, strict=True):
+            node = binary("div", node, ops.cast(length(i), dtype))
+        return ops.cast(node, a.dtype)
+
+    return ctx.program.realize(Value(found.sizes, a.dtype, element), strides)
+
+
+def _uneven_sums(a: Value, dim: int, count: int, dtype: torch.dtype) -> tuple[Value, Callable[[Index], Node]]:
+    """Sums over windows along one dimension, and how long each of the windows is."""
+    extent = a.sizes[dim]
+    assert type(extent) is int
+    most = max(-(-(i + 1) * extent // count) - i * extent // count for i in range(count))
+
+    def quotient(number: Index) -> Node:
+        """``number // count``, exact as long as both numbers are small."""
+        exact = ops.cast(ops.cast(ops.from_index(number), torch.int32), torch.float32)
+        return ops.cast(binary("div", exact, const(count, torch.float32)), torch.int32)
+
+    def length(i: Index) -> Node:
+        return binary("sub", quotient((i + 1) * extent + (count - 1)), quotient(i * extent))
+
+    def element(at: Any) -> Node:
+        start, own = quotient(at[dim] * extent), length(at[dim])
+        total = zero = const(0, dtype)
+        for k in range(most):
+            tap = const(k, torch.int32)
+            where_ = binary("minimum", binary("add", start, tap), const(extent - 1, torch.int32))
+            here = (*at[:dim], index.data(ops.cast(where_, torch.int64)), *at[dim + 1 :])
+            part = where(compare("lt", tap, own), ops.cast(a.at(here), dtype), zero)
+            total = part if total is zero else binary("add", total, part)
+        return total
+
+    return Value((*a.sizes[:dim], count, *a.sizes[dim + 1 :]), dtype, element), length
+
+
+_MOST_NEAR = 32
+"""In longer rows, what a vector reads lies apart."""
+_MOST_UNEVEN = 16
+"""Windows of adaptive pooling that have more elements in a dimension are torch's."""
+
+
+def _is_uneven(ctx: Context, a: Value, counts: Sequence[Any]) -> bool:
+    pairs = list(zip(a.sizes[-len(counts) :], counts, strict=True))
+    if ctx.program.device.type != "cpu" or a.dtype not in _FLOATS or any(type(s) is int and s == 0 for s in a.sizes):
+        return False
+    if len(pairs) == 1 and type(pairs[0][0]) is int and pairs[0][0] > _MOST_NEAR:  # a dimension more makes up for it
+        return False
+    return all(
+        type(n) is int and type(c) is int and 0 < c < 2**10 and n < 2**12 and -(-n // c) < _MOST_UNEVEN
+        for n, c in pairs
+    )
+
+
 def _adaptive_avg_pool(op: Any, rank: int) -> Any:
     def lower(ctx: Context, a: Value, size: Any) -> Any:
+        counts = ctx.sizes()[-rank:]
+        if _adaptive(a, counts) is None and _is_uneven(ctx, a, counts):
+            return _uneven_average(ctx, a, [c for c in counts if type(c) is int])
         return _average(ctx, op, (a, size), a, _adaptive(a, ctx.sizes()[-rank:]), True, None)
 
     return lower
@@ -419,37 +489,78 @@ def _added_up(ctx: Context, a: Value, shape: Sequence[Window], meeting: Sequence
 
     Where windows begin at whole steps of the image, loops go over steps and what is between two of them.
     """
-    out = ctx.sizes()
+    out, strides = ctx.sizes(), ctx.strides()
     _overlap(ctx, a, shape)
     counts, inner = [w.count for w in shape], [w.size for w in shape]
     zero = const(0, compute_type(a.dtype))
 
-    def total(lead: Sequence[Index], steps: Sequence[Index], rests: Sequence[Index]) -> Node:
+    def total(lead: Sequence[Index], steps: Sequence[Index], rests: Sequence[Index], pieces: Sequence[_Steps]) -> Node:
         found = zero
         for back in itertools.product(*meeting):
             condition = const(True, torch.bool)
             which, tap = [], []
-            for w, step, rest, n in zip(shape, steps, rests, back, strict=True):
+            for w, step, rest, n, piece in zip(shape, steps, rests, back, pieces, strict=True):
                 which.append(step - n)
                 tap.append(rest + n * w.step)
                 condition = binary("and", condition, within(which[-1], 0, w.count))
-                condition = binary("and", condition, within(tap[-1], 0, w.size))
+                if piece.start + n * w.step >= w.size:
+                    condition = const(False, torch.bool)
+                elif piece.start + piece.length - 1 + n * w.step >= w.size:
+                    condition = binary("and", condition, within(tap[-1], 0, w.size))
+            if condition.op == "const" and not condition.attr:
+                continue
             channel = index.flatten((lead[-1], *tap), (out[-3], *inner))
             part = masked(condition, a.at((*lead[:-1], channel, index.flatten(which, counts))), zero)
             found = part if found is zero else binary("add", found, part)
         return found
 
-    def in_order(at: Any) -> Node:
-        padded = [i + w.pad for i, w in zip(at[-2:], shape, strict=True)]
-        steps = [index.floordiv(i, w.step) for i, w in zip(padded, shape, strict=True)]
-        return total(at[:-2], steps, [index.remainder(i, w.step) for i, w in zip(padded, shape, strict=True)])
+    buffer = ctx.program.buffer(a.dtype, out, strides)
+    for pieces in itertools.product(*(_steps_of(w) for w in shape)):
 
-    def by_steps(at: Any) -> Node:
-        first, within_first, second, within_second = at[-4:]
-        steps = [i + w.pad // w.step for i, w in zip((first, second), shape, strict=True)]
-        return total(at[:-4], steps, (within_first, within_second))
+        def element(at: Any, pieces: Sequence[_Steps] = pieces) -> Node:
+            steps = [i + piece.first for i, piece in zip(at[-4::2], pieces, strict=True)]
+            rests = [i + piece.start for i, piece in zip(at[-3::2], pieces, strict=True)]
+            return total(at[:-4], steps, rests, pieces)
 
-    if any(w.pad % w.step or w.extent % w.step for w in shape):
-        return ctx.program.realize(Value(out, a.dtype, in_order), ctx.strides())
-    sizes = [n for w in shape for n in (w.extent // w.step, w.step)]
-    return ctx.program.realize(Value((*out[:-2], *sizes), a.dtype, by_steps)).view(out)
+        sizes = [n for piece in pieces for n in (piece.steps, piece.length)]
+        apart = [d for w, stride in zip(shape, strides[-2:], strict=True) for d in (w.step * stride, stride)]
+        begin = sum(
+            (piece.first * w.step + piece.start - w.pad) * stride
+            for w, piece, stride in zip(shape, pieces, strides[-2:], strict=True)
+        )
+        ctx.program.store(Value((*out[:-2], *sizes), a.dtype, element), buffer, (*strides[:-2], *apart), begin)
+    return ctx.program.stored(buffer)
+
+
+class _Steps(NamedTuple):
+    """Elements along one dimension: of ``steps`` steps from ``first`` on, the ``length`` from ``start`` on."""
+
+    first: int
+    steps: int
+    start: int
+    length: int
+
+
+_LONG_STEP = 32
+"""Steps of so many elements are rows that are worth a loop of their own."""
+
+
+def _steps_of(w: Window) -> Iterator[_Steps]:
+    """The elements of an image along one dimension: whole steps, and what is before and behind.
+
+    Of long steps, the elements that one more window holds are apart from the others, so that none needs a question.
+    """
+    begin, end = w.pad, w.pad + w.extent
+    first, last = -(-begin // w.step), end // w.step
+    if first > last:
+        yield _Steps(last, 1, begin - last * w.step, w.extent)
+        return
+    if begin % w.step:
+        yield _Steps(first - 1, 1, begin % w.step, w.step - begin % w.step)
+    if first < last:
+        shared = w.size % w.step if w.step >= _LONG_STEP else 0
+        for start, stop in ((0, shared), (shared, w.step)):
+            if start < stop:
+                yield _Steps(first, last - first, start, stop - start)
+    if end % w.step:
+        yield _Steps(last, 1, 0, end % w.step)

@@ -1,4 +1,4 @@
-"""Images whose elements are copies: nearest neighbours, and shuffled pixels and channels."""
+"""Images in other sizes: nearest neighbours, linear interpolation, and shuffled pixels and channels."""
 
 from __future__ import annotations
 
@@ -87,8 +87,9 @@ def _nearest_backward(op: Any, rank: int, middle: bool) -> Any:
 def _by_factors(plain: Any, rank: int) -> Any:
     """The overload that may be given factors in place of sizes."""
 
-    def lower(ctx: Context, a: Value, size: Any, scales: Any) -> Any:
-        return plain(ctx, a, list(ctx.sizes()[-rank:]), *(scales or ()))
+    def lower(ctx: Context, a: Value, size: Any, *more: Any) -> Any:
+        *align, scales = more
+        return plain(ctx, a, list(ctx.sizes()[-rank:]), *align, *(scales or ()))
 
     return lower
 
@@ -100,6 +101,111 @@ for _rank in (1, 2, 3):
         _plain = lowers(_forward)(_nearest(_forward, _rank, _middle))
         lowers(getattr(aten, f"{_prefix}{_rank}d").vec)(_by_factors(_plain, _rank))
         lowers(_backward)(_nearest_backward(_backward, _rank, _middle))
+
+
+def _ratio(extent: int, count: int, scale: float | None, align: bool, dtype: torch.dtype) -> float:
+    """How far apart neighbors of the result are in the image, in the precision in which torch computes."""
+    if align:
+        apart = (extent - 1) / (count - 1) if count > 1 else 0.0
+    else:
+        apart = 1 / scale if scale is not None and scale > 0 else extent / count
+    return float(torch.tensor(apart, dtype=dtype))
+
+
+class _Between:
+    """Along a dimension: between which two elements each of the result is, and how near it is to the second."""
+
+    def __init__(self, extent: int, ratio: float, align: bool, dtype: torch.dtype) -> None:
+        self.extent, self.ratio, self.align, self.dtype = extent, ratio, align, dtype
+
+    def _source(self, at: Any) -> Node:
+        number, ratio, half = ops.cast(ops.from_index(at), self.dtype), const(self.ratio, self.dtype), 0.5
+        if self.align:
+            return binary("mul", number, ratio)
+        source = binary("mul", binary("add", number, const(half, self.dtype)), ratio)
+        return binary("maximum", binary("sub", source, const(half, self.dtype)), const(0, self.dtype))
+
+    def _limited(self, position: Node) -> Node:
+        return binary("minimum", position, const(self.extent - 1, torch.int32))
+
+    def first(self, at: Any) -> Node:
+        return self._limited(ops.cast(self._source(at), torch.int32))
+
+    def second(self, first: Node) -> Node:
+        return self._limited(binary("add", first, const(1, torch.int32)))
+
+    def share(self, at: Any) -> Node:
+        apart = binary("sub", self._source(at), ops.cast(self.first(at), self.dtype))
+        return binary("minimum", apart, const(1, self.dtype))
+
+
+def _interpolated(ctx: Context, a: Value, dim: int, count: int, between: _Between, in_tables: bool) -> Value:
+    """``a`` with ``count`` elements along one dimension, each between two of it, in the precision of the sum.
+
+    ``in_tables`` computes once for the dimension what an element is made of, which pays where rows lie along another.
+    """
+    dtype, first_of, share_of = between.dtype, between.first, between.share
+    if in_tables:
+        firsts = Value((count,), torch.int32, lambda at: between.first(at[0]))
+        shares = Value((count,), dtype, lambda at: between.share(at[0]))
+        ctx.program.realize(firsts)
+        ctx.program.realize(shares)
+        first_of, share_of = (lambda at: firsts.at((at,))), (lambda at: shares.at((at,)))
+
+    def element(at: Any) -> Node:
+        first, share = first_of(at[dim]), share_of(at[dim])
+
+        def read(where: Node) -> Node:
+            return ops.cast(a.at((*at[:dim], index.data(ops.cast(where, torch.int64)), *at[dim + 1 :])), dtype)
+
+        near = binary("mul", read(first), binary("sub", const(1, dtype), share))
+        return binary("add", near, binary("mul", read(between.second(first)), share))
+
+    return Value((*a.sizes[:dim], count, *a.sizes[dim + 1 :]), dtype, element)
+
+
+def _itself(a: Value, dtype: torch.dtype) -> Value:
+    """``a`` between each element and itself, which makes nan of infinity."""
+
+    def element(at: Any) -> Node:
+        node = ops.cast(a.at(at), dtype)
+        return binary("add", node, binary("mul", node, const(0, dtype)))
+
+    return Value(a.sizes, dtype, element)
+
+
+def _linear(op: Any, rank: int) -> Any:
+    def lower(ctx: Context, a: Value, size: Any, align: bool, *scales: Any) -> Any:
+        given = scales or (None,) * rank
+        known = [n for n in (*a.sizes[-rank:], *ctx.sizes()[-rank:]) if type(n) is int and 0 < n < 2**24]
+        if len(known) < 2 * rank or not a.dtype.is_floating_point or ctx.program.device.type != "cpu":
+            return calls.call(ctx, op, (a, size, align, *scales), {})
+        extents, counts = known[:rank], known[rank:]
+        ctx.keep(a)
+        strides = layout(ctx, a, ctx.val)
+        in_rows = _is_one(strides[-1])
+        found, dtype = a, compute_type(a.dtype)
+        for nth, (extent, count, scale) in enumerate(zip(extents, counts, given, strict=True)):
+            if nth == rank - 1 and rank > 1 and in_rows and extents[-1] <= 2 * counts[-1]:
+                # Along rows, elements are read one by one: fewer of them, where the other dimensions come first.
+                ctx.program.realize(found)
+            if extent == count:
+                found = _itself(found, dtype)
+                continue
+            between = _Between(extent, _ratio(extent, count, scale, align, dtype), align, dtype)
+            found = _interpolated(ctx, found, a.rank - rank + nth, count, between, not in_rows)
+        return ctx.program.realize(Value(found.sizes, a.dtype, lambda at: ops.cast(found.at(at), a.dtype)), strides)
+
+    return lower
+
+
+def _is_one(stride: Any) -> bool:
+    return type(stride) is int and stride == 1
+
+
+for _rank, _name in enumerate(("linear1d", "bilinear2d", "trilinear3d"), 1):
+    _packet = getattr(aten, f"upsample_{_name}")
+    lowers(_packet.vec)(_by_factors(lowers(_packet.default)(_linear(_packet.default, _rank)), _rank))
 
 
 def _split(a: Value, by: int) -> tuple[Any, ...]:

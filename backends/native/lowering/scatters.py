@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from ..ir import operations as ops
+from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
 from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.ordered_loops import Scatter, loops
 from ..ir.values import Place, Value, broadcast, scalar
-from . import calls, writes
+from . import calls, searches, writes
 from .indexing import checked
 from .pointwise import converted
 from .registry import Context, aten, lowers
@@ -258,3 +258,44 @@ def _unpooling(op: Any) -> Any:
 
 lowers(aten.max_unpool2d.default)(_unpooling(aten.max_unpool2d.default))
 lowers(aten.max_unpool3d.default)(_unpooling(aten.max_unpool3d.default))
+
+
+@lowers(aten._embedding_bag_backward.default)
+def _embedding_bag_backward(
+    ctx: Context, grad: Value, at: Value, offsets: Value, bag_of: Value, counts: Value, best: Value, *options: Any
+) -> Any:
+    """The gradient of bags: each element adds its bag's to the row that it took, and of a maximum the largest alone."""
+    rows, by_frequency, mode, sparse, weights, padding = [*options, -1][:6]
+    known = type(offsets.sizes[0]) is int and 0 < offsets.sizes[0] < 2**24
+    plain = not sparse and not by_frequency and weights is None and padding == -1 and ctx.program.device.type == "cpu"
+    if not known or not plain or grad.dtype not in (torch.float32, torch.float64):
+        operands = (grad, at, offsets, bag_of, counts, best, *options)
+        return calls.call(ctx, aten._embedding_bag_backward.default, operands, {})
+    for operand in (grad, offsets):
+        ctx.program.realize(operand)
+
+    def bag(i: Indices) -> Index:
+        after = searches.position(offsets, (), ops.cast(ops.from_index(i[0]), offsets.dtype), right=True)
+        return index.data(ops.cast(binary("sub", after, const(1, torch.int32)), torch.int64))
+
+    def element(i: Indices) -> Node:
+        found = grad.at((bag(i), i[1]))
+        return binary("div", found, ops.cast(counts.at((bag(i),)), found.dtype)) if mode == 1 else found
+
+    def place(i: Indices) -> list[Index]:
+        return [checked(at.at(i[:1]), rows, "bag"), i[1]]
+
+    nothing = scalar(0, grad.dtype, ctx.sizes())
+    if mode == 2:
+        nowhere = const(0, torch.int64)  # the index of an empty bag is none
+
+        def given(i: Indices, node: Node, otherwise: Node) -> Node:
+            return where(compare("gt", counts.at(i[:1]), nowhere), node, otherwise)
+
+        def largest(i: Indices) -> list[Index]:
+            return [checked(given(i, best.at(i), nowhere), rows, "bag"), i[1]]
+
+        chosen = Value(grad.sizes, grad.dtype, lambda i: given(i, grad.at(i), const(0, grad.dtype)))
+        return _scattered(ctx, nothing, chosen, largest, [0], adds=True)
+    source = Value((at.sizes[0], grad.sizes[1]), grad.dtype, element)
+    return _scattered(ctx, nothing, source, place, [0], adds=True)

@@ -17,7 +17,7 @@ from .registry import Context, aten, lowers
 _MOST = 2**24
 
 
-def _position(edges: Value, lead: tuple[Index, ...], value: Node, right: bool) -> Node:
+def position(edges: Value, lead: tuple[Index, ...], value: Node, right: bool) -> Node:
     """Where ``value`` belongs among the ``edges``: before equal ones, or after them.
 
     The steps are those of torch's loop, so that sequences that are not sorted give the same positions.
@@ -42,7 +42,7 @@ def _search(ctx: Context, edges: Value, values: Value, right: bool) -> Value:
 
     def element(at: tuple[Index, ...]) -> Node:
         lead = at[:-1] if edges.rank > 1 else ()
-        return ops.cast(_position(edges, lead, values.at(at), right), ctx.dtype)
+        return ops.cast(position(edges, lead, values.at(at), right), ctx.dtype)
 
     return Value(values.sizes, ctx.dtype, element)
 

@@ -39,6 +39,14 @@ _UPDATES = frozenset(
     )
 )  # fmt: skip
 
+_SHAPES = frozenset(
+    (
+        _aten.view.default, _aten._unsafe_view.default, _aten.reshape.default, _aten.permute.default, _aten.t.default,
+        _aten.transpose.int, _aten.unsqueeze.default, _aten.squeeze.default, _aten.squeeze.dim, _aten.squeeze.dims,
+    )
+)  # fmt: skip
+"""What shows all of a tensor in another form: functionalization puts it around an update of a view, and back."""
+
 
 def is_write(node: Node) -> bool:
     """Whether ``node`` writes to an input of the graph."""
@@ -66,10 +74,10 @@ def _made_in_place(graph: Graph) -> set[Node]:
 
 
 def _chain(value: Any, is_start: Callable[[Node], bool]) -> list[Node] | None:
-    """The updates between a start and ``value``, those of parts included; None if something else is between."""
+    """The updates between a start and ``value``, with those of parts, and forms; None if something else is between."""
     found: list[Node] = []
     while not is_start(value):
-        if not isinstance(value, Node) or value.target not in _UPDATES:
+        if not isinstance(value, Node) or value.target not in _UPDATES | _SHAPES:
             return None
         found.append(value)
         base = value.args[0]
@@ -194,7 +202,7 @@ class Writes:
         """The whole of an input gets ``value``."""
         target = self.env[node.args[0]].place.buffer
         current = self.written.get(target)
-        if current is not None and value.place is not None and value.place.buffer is current:
+        if current is not None and value.place is not None and value.place.buffer is current and _is_whole(value):
             return  # it was made there
         if current is not None:
             current.over, current.begins = None, target  # a copy, which is changed
@@ -239,6 +247,18 @@ def _reach(value: Value) -> tuple[int, int] | None:
     """The first and the last element of its buffer that a value in memory has, if they are known."""
     assert value.place is not None
     return extremes(value.place.position(value.variables()))
+
+
+def _is_whole(value: Value) -> bool:
+    """Whether a value in memory is its buffer as that lies."""
+    assert value.place is not None
+    buffer, strides, offset = value.place.buffer, value.place.strides, value.place.offset
+    ours = [(n, s) for n, s in zip(value.sizes, strides, strict=True) if n != 1]
+    return (
+        type(offset) is int
+        and offset == 0
+        and ours == [(n, s) for n, s in zip(buffer.sizes, buffer.strides, strict=True) if n != 1]
+    )
 
 
 def _apart(first: tuple[int, int] | None, second: tuple[int, int] | None) -> bool:

@@ -179,7 +179,7 @@ def _may_tile(kernel: Kernel, vector: Var, tile: Var) -> bool:
 
 def cost_of(kernel: Kernel, touched: Sequence[Access], walk: Walk) -> float:
     """What the accesses of a kernel cost that is walked so, for each point."""
-    cost = _filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
+    cost = filling(walk.vector) * sum(_access_cost(a, walk) for a in touched)
     extent = index.product(v.size for v in kernel.inner)
     if walk.vector in kernel.inner and type(extent) is int and extent:
         folds = sum(1 for m in kernel.members if m.statement.reduction)
@@ -204,7 +204,7 @@ def _access_cost(access: Access, walk: Walk) -> float:
         return 0.5 + access.bytes / 8
     if not access.guarded and is_square(access.position, walk.vector, walk.tile, stores=access.stores):
         assert walk.tile is not None
-        return SHUFFLED if is_few(walk.tile) else IN_SQUARES * _filling(walk.tile)
+        return SHUFFLED if is_few(walk.tile) else IN_SQUARES * filling(walk.tile)
     if type(step) is int and 1 < step <= MOST_BESIDE and not access.guarded and _is_beside(access, step):
         return SHUFFLED
     if _is(step, -1) and not access.stores:
@@ -219,7 +219,7 @@ def _is_beside(access: Access, count: int) -> bool:
     return any(all(n - first in access.beside for n in range(count)) for first in range(count))
 
 
-def _filling(variable: Var) -> float:
+def filling(variable: Var) -> float:
     """How many lanes are computed for each that is used."""
     extent = variable.size
     if type(extent) is not int:

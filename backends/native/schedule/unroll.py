@@ -26,6 +26,9 @@ LEAST_ROWS = 8
 _GAIN = 0.8
 """Other loops than those that there are must be so much cheaper."""
 
+_COMPUTED = 1 / 16
+"""What a simple instruction costs, beside an access that is contiguous."""
+
 _PLACES = torch.int32
 _COMBINED = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
@@ -64,9 +67,13 @@ def _with_one_loop_less(kernel: Kernel, needed: set[Buffer]) -> Kernel | None:
 
 
 def _cost(kernel: Kernel, needed: set[Buffer]) -> float:
-    """What the accesses cost, for each point."""
+    """What the accesses and what is computed cost, for each point."""
     walk = tiles.choose(kernel, needed, kernel.space[-1])
-    return tiles.cost_of(kernel, tiles.accesses(kernel.members, needed), walk)
+    computed = sum(m.statement.value.cost for m in kernel.members)
+    return (
+        tiles.cost_of(kernel, tiles.accesses(kernel.members, needed), walk)
+        + _COMPUTED * tiles.filling(walk.vector) * computed
+    )
 
 
 def _written_out(kernel: Kernel, needed: set[Buffer]) -> Kernel:

@@ -141,6 +141,22 @@ def scaled(p, grad, seen):
     p.add_(update * (p.norm() / update.norm().clamp(min=1.0)))
 
 
+def into_pages(pages, turned, layers, at, new):
+    """Updates of views, as of caches in pages."""
+    pages.view(-1, 64)[at] = new
+    seen = pages.sum(1)
+    pages.view(-1, 64)[at + 5] = new * 2
+    turned.t()[at] = new
+    layers[1].view(-1, 64).index_copy_(0, at, new)
+    return seen, layers.sum(-1)
+
+
+def turned_with_update(a, at, b):
+    """Here the forms around the update do not undo each other."""
+    a.copy_(a.t().index_put((at,), b))
+    return a * 2
+
+
 def square(n: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, n), torch.randn(n, n)
 
@@ -153,6 +169,11 @@ PROGRAMS: list[tuple[Program, Callable[[], tuple[torch.Tensor, ...]]]] = [
     (into_slice_of_slice, square),
     (scattered, lambda: (torch.randn(5, 9), torch.randint(0, 9, (5, 4)), torch.randn(5, 4))),
     (added, lambda: (torch.randn(5, 5), torch.tensor([1, 1, -1 + 4]), torch.randn(3, 5))),
+    (
+        into_pages,
+        lambda: (*(torch.randn(s) for s in ((64, 8, 64), (64, 512), (2, 64, 8, 64))), INDICES, torch.randn(3, 64)),
+    ),
+    (turned_with_update, lambda: (torch.randn(5, 5), INDICES, torch.randn(3, 5))),
     (exchanged, square),
     (read_before, square),
     (read_between, square),
@@ -177,6 +198,11 @@ def test_nothing_is_copied(program: Program) -> None:
     code = check(program, *dict(PROGRAMS)[program]())
     assert stores(code) == (program is scattered)
     assert code.count(".copy_(") == code.count("is not given_")  # of inputs that lie otherwise than the code expects
+
+
+def test_views_are_updated_in_place() -> None:
+    code = check(into_pages, *dict(PROGRAMS)[into_pages]())
+    assert "new_arena" not in code  # a copy of the pages needs more memory than the stack has
 
 
 @pytest.mark.parametrize("bad", [8, -9, 100])

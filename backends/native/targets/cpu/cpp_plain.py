@@ -13,6 +13,7 @@ import torch
 from ...ir import index
 from ...ir.expressions import Node, compute_type, operators_in
 from ...ir.index import Index, Var
+from ...schedule.kernel import FEW
 from ...schedule.stages import Fold, LoopNest, Stage, Store
 from ...schedule.tiles import wrapped
 from .cpp import PARALLEL_WORK, Accumulator, KernelPrinter, stored
@@ -43,6 +44,8 @@ def is_plain(nest: LoopNest) -> bool:
     masks: set[Node] = set()
     for stage in nest.stages:
         for step in [*stage.before, *stage.body]:
+            if isinstance(step, Store) and _is_dealt(step, nest.vector):
+                return False
             if isinstance(step, Fold):
                 if step.statement.reduction not in _FOLDS or step.value.dtype.is_floating_point:
                     return False
@@ -68,6 +71,12 @@ def is_plain(nest: LoopNest) -> bool:
                 varies = node.op == "load" and nest.vector in node.free
                 worth |= varies and node.attr[0].dtype in _OTHER_WIDTH
     return worth and len(masks) <= _MOST_MASKS
+
+
+def _is_dealt(store: Store, vector: Var) -> bool:
+    """Whether bytes are put between others so far apart that compilers store them one by one."""
+    step = index.coefficient(store.position, vector)
+    return store.buffer.dtype.itemsize == 1 and type(step) is int and 2 < step <= FEW
 
 
 def is_copy(store: Store) -> bool:

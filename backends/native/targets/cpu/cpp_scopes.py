@@ -304,11 +304,29 @@ class Writer:
 
     def _gathered(self, base: str, position: Index) -> str:
         assert self.vector is not None
-        around = None if self._is_vector_index(position) else wrapped(position, self.vector)
+        if self._is_vector_index(position):
+            if (near := self._computed(position)) is not None:
+                rest = position - index.data(near)
+                positions = self.name(near.args[0], vector=True)
+                return f"gather_near({base} + {self.index(rest)}, {positions}, {self.lanes})"
+            return f"gather({base}, {self.index_vector(position)}, {self.lanes})"
+        around = wrapped(position, self.vector)
         if around is None:
             return f"gather({base}, {self.index_vector(position)}, {self.lanes})"
         first = f"floor_rem((i64)({self.index(around.left)}), (i64)({self.index(around.right)}))"
         return f"wrapped({base} + {self.index(around.base)}, {first}, {self.index(around.right)}, {self.lanes})"
+
+    def _computed(self, position: Index) -> Node | None:
+        """What differs among lanes, if that is a converted integer of 32 bits that is not read from memory."""
+        assert self.vector is not None
+        differing = [a.node for a in index.data_atoms(position) if self.is_vector(a.node)]
+        if len(differing) != 1 or differing[0].loads:
+            return None
+        (node,) = differing
+        rest = position - index.data(node)
+        if self.vector in index.free(rest) or self._is_vector_index(rest):
+            return None
+        return node if node.op == "cast" and node.args[0].dtype is torch.int32 else None
 
     # --- indices --------------------------------------------------------------------------------------------------
 

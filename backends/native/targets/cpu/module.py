@@ -278,19 +278,25 @@ class _CtypesHost(HostPrinter):
 
     def launch(self, launch: Launch) -> list[str]:
         symbols = self.module.symbols
-        # Sizes and other integers, which may be negative, follow the addresses in one table.
-        entries = [f"{b.name}.data_ptr()" for b in launch.tensors] + symbols
-        verifies = launch.number in self.module.verifying
-        if verifies:
+        # Sizes and other integers, which may be negative, follow the addresses in a table that says what failed.
+        addresses = [f"{b.name}.data_ptr()" for b in launch.tensors]
+        call = f"run{launch.number}"
+        if launch.number in self.module.verifying:
+            entries = addresses + symbols
             entries += ["0"] * (REPORTED - len(entries))
-        lines = [f"table = array('q', ({', '.join(entries)}{',' if len(entries) == 1 else ''}))"]
-        at, sizes = "table.buffer_info()[0]", "None"
-        if symbols:
-            lines.append(f"at = {at}")
-            at, sizes = "at", f"at + {8 * len(launch.tensors)}"
-        if not verifies:
-            return [*lines, f"run{launch.number}({at}, arena_at, {sizes})"]
-        return [*lines, f"if run{launch.number}({at}, arena_at, {sizes}):", f"    raise fault(table[:{REPORTED}])"]
+            sizes = f"at + {8 * len(addresses)}" if symbols else "None"
+            return [
+                f"table = array('q', ({', '.join(entries)}))",
+                "at = table.buffer_info()[0]",
+                f"if {call}(at, arena_at, {sizes}):",
+                f"    raise fault(table[:{REPORTED}])",
+            ]
+        return [f"{call}({_packed(addresses)}, arena_at, {_packed(symbols)})"]
+
+
+def _packed(numbers: list[str]) -> str:
+    """Bytes of so many integers of 64 bits: they take half the time of an array."""
+    return f"pack('{len(numbers)}q', {', '.join(numbers)})" if numbers else "None"
 
 
 def text_in_cpp(value: Index) -> str:

@@ -169,6 +169,11 @@ template <class I> INLINE I numbers() {
   for (int i = 0; i < (int)(sizeof(I) / sizeof(l[0])); i++) l[i] = i;
   return l;
 }
+template <class I> INLINE I alike(int x) {
+  I l;
+  for (int i = 0; i < (int)(sizeof(I) / sizeof(l[0])); i++) l[i] = x;
+  return l;
+}
 // Rows of N elements in N registers become one register for each element, and the other way round.  An even number of
 // elements is two halves, of every other element each; the registers of an odd number are picked one after the other.
 template <int N, class I, class V> INLINE void deal(const V* from, V* to) {
@@ -188,12 +193,12 @@ template <int N, class I, class V> INLINE void deal(const V* from, V* to) {
     constexpr int W = sizeof(I) / sizeof(count[0]);
 #pragma GCC unroll 15
     for (int k = 0; k < N; k++) {
-      I at = count * N + k;
+      I at = count * N + alike<I>(k);
       V all = from[0];
 #pragma GCC unroll 15
       for (int j = 1; j < N; j++) {
-        I rest = j == 1 ? (at < W ? at : I{} - 1) : I{} - 1;
-        all = picked(all, from[j], (at >= j * W) & (at < (j + 1) * W) ? at - (j - 1) * W : rest);
+        I rest = j == 1 ? (at < W ? at : I{} - 1) : I{} - 1, low = alike<I>(j * W);
+        all = picked(all, from[j], (at >= low) & (at < low + W) ? at - (low - W) : rest);
       }
       to[k] = all;
     }
@@ -216,12 +221,12 @@ template <int N, class I, class V> INLINE void gathered(const V* from, V* to) {
   } else {
 #pragma GCC unroll 15
     for (int j = 0; j < N; j++) {
-      I at = count + j * W, lane = at / N, source = at % N;
+      I at = count + alike<I>(j * W), lane = at / N, source = at % N;
       V all = from[0];
 #pragma GCC unroll 15
       for (int k = 1; k < N; k++) {
         I rest = k == 1 ? (source == 0 ? lane : I{} - 1) : I{} - 1;
-        all = picked(all, from[k], source == k ? lane + W : rest);
+        all = picked(all, from[k], source == alike<I>(k) ? lane + W : rest);
       }
       to[j] = all;
     }
@@ -246,14 +251,23 @@ template <int N, class T, class H> INLINE void gather_all(const halves<T, H>* fr
 #pragma GCC unroll 16
   for (int j = 0; j < N; j++) to[j].low = made[2 * j], to[j].high = made[2 * j + 1];
 }
+// Bytes are dealt as they are, and not as wider lanes, where a vector of them is a register.
+template <class V, int N> constexpr bool dealt_as_bytes = LANES == 16 && sizeof(V) == LANES && N <= 4;
 // s[k], lane l = p[l * N + k], and the other way round.
 template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* p, M m) {
-  decltype(carried(V())) part[N], dealt[N];
+  if constexpr (dealt_as_bytes<V, N>) {
+    V part[N];
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) part[j] = load(p + j * LANES, piece<N>(m, j));
+    return deal<N, i8v>(part, s);
+  } else {
+    decltype(carried(V())) part[N], dealt[N];
 #pragma GCC unroll 16
-  for (int j = 0; j < N; j++) part[j] = carried(load(p + j * LANES, piece<N>(m, j)));
-  deal_all<N>(part, dealt);
+    for (int j = 0; j < N; j++) part[j] = carried(load(p + j * LANES, piece<N>(m, j)));
+    deal_all<N>(part, dealt);
 #pragma GCC unroll 16
-  for (int k = 0; k < N; k++) bring(dealt[k], s[k]);
+    for (int k = 0; k < N; k++) bring(dealt[k], s[k]);
+  }
 }
 // s[k], lane l = p[-l * N + k].
 template <int N, class V, class T, class M> INLINE void load_few_back(V* s, const T* p, M m) {
@@ -262,15 +276,22 @@ template <int N, class V, class T, class M> INLINE void load_few_back(V* s, cons
   for (int k = 0; k < N; k++) turn_back(s[k], m.n);
 }
 template <int N, class V, class T, class M> INLINE void store_few(T* p, const V* s, M m) {
-  decltype(carried(V())) part[N], made[N];
+  if constexpr (dealt_as_bytes<V, N>) {
+    V made[N];
+    gathered<N, i8v>(s, made);
+#pragma GCC unroll 4
+    for (int j = 0; j < N; j++) store(p + j * LANES, made[j], piece<N>(m, j));
+  } else {
+    decltype(carried(V())) part[N], made[N];
 #pragma GCC unroll 16
-  for (int k = 0; k < N; k++) part[k] = carried(s[k]);
-  gather_all<N>(part, made);
+    for (int k = 0; k < N; k++) part[k] = carried(s[k]);
+    gather_all<N>(part, made);
 #pragma GCC unroll 16
-  for (int j = 0; j < N; j++) {
-    V v;
-    bring(made[j], v);
-    store(p + j * LANES, v, piece<N>(m, j));
+    for (int j = 0; j < N; j++) {
+      V v;
+      bring(made[j], v);
+      store(p + j * LANES, v, piece<N>(m, j));
+    }
   }
 }
 // As sweep, where points may be computed twice: the last vector of a row reaches back into the one before.

@@ -46,6 +46,21 @@ def split(graph: Graph, refused: set[Node], ordered: set[Node] = frozenset()) ->
     return partition(graph, lambda n: n not in refused, trivial=is_view, ordered=lambda n: n in ordered)
 
 
+def test_views_at_the_end() -> None:
+    """Torch makes them where a compiler could only copy."""
+    graph = Graph()
+    value = graph.call_function(torch.maximum, (graph.placeholder("x"), graph.placeholder("y")))
+    view = graph.call_method("view", (value, 4))
+    graph.output((view,))
+    given = {"trivial": is_view, "ordered": lambda n: False}
+    assert [s.nodes if isinstance(s, Part) else s for s in partition(graph, lambda n: 1, **given).steps] == [
+        [value],
+        view,
+    ]
+    (part,) = partition(graph, lambda n: 1, copied=lambda n: False, **given).steps
+    assert part.nodes == [value, view]
+
+
 def flat(result: Partition) -> list[Node]:
     return [n for s in result.steps for n in (s.nodes if isinstance(s, Part) else [s])]
 

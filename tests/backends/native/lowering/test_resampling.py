@@ -1,7 +1,8 @@
-"""Images whose elements are copies of others."""
+"""Images in other sizes: elements that are copies of others, or lie between them."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -34,6 +35,50 @@ def test_nearest_neighbours_in_any_step(mode: str, layout: torch.memory_format) 
         assert torch.equal(found, expected) and found.stride() == expected.stride()
 
 
+def test_linear_interpolation() -> None:
+    """Between two elements in each dimension, rows read from memory in one piece or not; as torch's kernels do it."""
+    image = torch.randn(2, 3, 12, 19)
+    image[0, 0, 3, 4], image[1, 1, 0, 0] = float("inf"), float("nan")
+    images = [image, image.contiguous(memory_format=torch.channels_last), image[..., 2:].double(), image.bfloat16()]
+
+    def function(line: Any, volume: Any, *images: Any) -> Any:
+        found = [
+            F.interpolate(image, mode="bilinear", align_corners=align, **given)
+            for image, align, given in itertools.product(images, (False, True), [*_SIZES, {"size": (1, 2)}])
+        ]
+        return (
+            *found,
+            F.interpolate(line, scale_factor=2.3, mode="linear") * 2,
+            F.interpolate(volume, size=(3, 9, 7), mode="trilinear"),
+            F.interpolate(images[0].half().relu(), scale_factor=0.4, mode="bilinear", recompute_scale_factor=True),
+        )
+
+    given = torch.randn(2, 3, 50), torch.randn(1, 2, 4, 5, 6), *images
+    compiled = torchmux.compile(function, backend="native", strict="own")
+    for found, expected in zip(compiled(*given), function(*given), strict=True):
+        torch.testing.assert_close(
+            found, expected, equal_nan=True, atol=1e-5, rtol=1e-5 if found.itemsize > 2 else 0.02
+        )
+        assert found.stride() == expected.stride()
+
+
+def test_gradients_of_nearest_neighbours() -> None:
+    """They are gathered, and not scattered by computed indices."""
+
+    def function(x: Any) -> Any:
+        return F.interpolate(x, scale_factor=2).square().sum() + F.interpolate(
+            x[0], scale_factor=3, mode="nearest-exact"
+        )
+
+    found = []
+    for run in (function, torchmux.compile(function, backend="native", strict="own")):
+        x = torch.linspace(-1, 1, 2 * 3 * 4 * 5).view(2, 3, 4, 5).requires_grad_()
+        run(x).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
+    assert all("check(" not in code for code in torchmux.report(run).graphs[0].report.output_code)
+
+
 def test_shuffled_channels() -> None:
     def function(x: Any) -> Any:
         return F.channel_shuffle(x, 3), F.channel_shuffle(x[0].flatten(1)[None], 2) + 1
@@ -44,10 +89,19 @@ def test_shuffled_channels() -> None:
         assert torch.equal(found, expected) and found.stride() == expected.stride()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8])
 def test_interleaved_by_vectors(dtype: torch.dtype) -> None:
     def function(x: Any, y: Any) -> Any:
-        return torch.stack((x, y), -1), torch.stack((x, y, -x), -1), torch.stack((x, x + y), -1).flatten(-2)
+        z = torch.stack((x, y, -x), -1)
+        # The same again, read from memory and taken apart; bytes are not widened for it.
+        apart = [x.view(5, -1, 2)[..., 0] + x.view(5, -1, 2)[..., 1], x.view(-1, 5)[:, 1] - x.view(-1, 5)[:, 4]]
+        return (
+            torch.stack((x, y), -1),
+            z,
+            torch.stack((x, x + y), -1).flatten(-2),
+            torch.stack((y, x, y, y), -1),
+            *apart,
+        )
 
     x, y = torch.randint(-9, 9, (5, 70)).to(dtype), torch.randint(-9, 9, (5, 70)).to(dtype)
     compiled = torchmux.compile(function, backend="native", strict="own")

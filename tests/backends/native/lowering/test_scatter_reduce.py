@@ -77,6 +77,34 @@ def test_bags():
             torch.testing.assert_close(got, expected)
 
 
+def test_gradients_of_bags() -> None:
+    """Bags of one size, of several, and without elements; of equal elements, a maximum is the first."""
+
+    def bags(weight, matrix, at, *offsets):
+        found = [F.embedding_bag(matrix, weight, mode=mode) for mode in ("sum", "mean", "max")]
+        found += [
+            F.embedding_bag(at, weight, ends, mode=mode, include_last_offset=last)
+            for mode in ("sum", "mean", "max")
+            for ends, last in zip(offsets, (False, False, True), strict=True)
+        ]
+        return torch.cat(found)
+
+    torch.manual_seed(0)
+    weight = torch.randn(9, 6)
+    weight[2] = weight[5]
+    at = torch.randint(0, 9, (40,))
+    ends = [torch.tensor(e) for e in ([0, 3, 7, 20], [0, 3, 3, 40], [0, 0, 20, 40])]
+    results = []
+    for function in (bags, torchmux.compile(bags, backend="native", fullgraph=True)):
+        leaf = weight.clone().requires_grad_()
+        total = function(leaf, at.view(8, 5), at, *ends)
+        total.backward(torch.linspace(-1, 1, total.numel()).view_as(total))
+        results.append((total, leaf.grad))
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected)
+    assert "_embedding_bag_backward" not in str(torchmux.report(function))
+
+
 @pytest.mark.parametrize("reduce", REDUCES)
 @pytest.mark.parametrize("target", ["triton"], indirect=True)
 def test_elsewhere_torch_combines(check, target, reduce):

@@ -110,6 +110,24 @@ def test_gradients_of_unfolding_and_resampling() -> None:
     torch.testing.assert_close(_gradients(torchmux.compile(_moved, backend="native"), image), _gradients(_moved, image))
 
 
+def test_adaptive_windows_that_differ() -> None:
+    """Longer and shorter windows, some of which share elements; and more windows than elements."""
+
+    def pooled(line: Tensor, *images: Tensor) -> list[Tensor]:
+        sizes = (7, (5, 3), (25, 2), (18, 19))
+        found = [F.adaptive_avg_pool2d(image.relu(), size) for image in images for size in sizes]
+        return [*found, F.adaptive_avg_pool1d(line, 7), F.adaptive_avg_pool3d(images[0][None], (2, 5, 4))]
+
+    image = torch.randn(2, 3, 18, 19)
+    image[0, 0, 3, 4], image[1, 1, 0, 0] = float("inf"), float("nan")
+    images = image, image.contiguous(memory_format=torch.channels_last), image.double()[:, :, :, 2:], image.bfloat16()
+    compiled = torchmux.compile(pooled, backend="native", strict="own")
+    line = torch.randn(2, 3, 30)
+    for found, expected in zip(compiled(line, *images), pooled(line, *images), strict=True):
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        assert found.stride() == expected.stride()
+
+
 def test_windows_of_symbolic_batches(check: Any) -> None:
     check(
         lambda image: F.max_pool2d(image, 3, 2, 1) + F.avg_pool2d(image, 3, 2, 1), torch.randn(SIZES), dynamic={0: (0,)}
@@ -121,6 +139,7 @@ def test_folding(check: Any) -> None:
     settings = (
         ((1, 12 * 32), (1, 64), (1, 32), (0, 0), 1), ((8, 12), (4, 4), (2, 2), (2, 2), 1),
         ((9, 13), (3, 3), (2, 2), (1, 1), 1), ((10, 11), (5, 3), (3, 2), (2, 1), 1),
+        ((1, 500), (1, 100), (1, 40), (0, 30), 1), ((1, 350), (1, 30), (1, 40), (0, 7), 1),
         ((8, 8), (2, 2), (3, 3), (0, 0), 1), ((9, 9), (3, 3), (1, 2), (1, 1), 2),
     )  # fmt: skip
     for size, kernel, stride, padding, dilation in settings:
