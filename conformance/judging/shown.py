@@ -171,7 +171,7 @@ def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case:
     return values
 
 
-_OF_TORCH = re.compile(r"\[W\d+ [\d:.]+ \w+\.cpp:\d+\] Warning: ")
+_OF_TORCH = re.compile(r"\[W\d+ [\d:.]+ \w+\.(?:cpp|cu):\d+\] Warning: ")
 """What these warnings look like where no Python code calls the operator; which ones depends on who computes it."""
 
 

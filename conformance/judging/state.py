@@ -85,14 +85,10 @@ def snapshot() -> dict[str, Any]:
     """Every part of the state by name; equal values mean that nothing changed."""
     found = {name: _tried(read) for name, read in _READERS.items()}
     for home in _PATCHABLE:
-        found[f"functions of {home.__name__}"] = {n: value for n, value in vars(home).items() if callable(value)}
-        found[f"names of {home.__name__}"] = frozenset(
-            n for n, value in vars(home).items() if not isinstance(value, types.ModuleType) and not n.startswith("___")
-        )  # torch's own tracer leaves marks that begin so
-    layers = [each for each in vars(torch.nn).values() if isinstance(each, type)]
-    found["functions of layers"] = {
-        f"{layer.__name__}.{n}": value for layer in layers for n, value in vars(layer).items() if callable(value)
-    }
+        found[f"functions of {home.__name__}"] = found[f"names of {home.__name__}"] = dict(vars(home))
+    for name, layer in list(vars(torch.nn).items()):
+        if isinstance(layer, type):
+            found[f"functions of torch.nn.{name}"] = dict(vars(layer))
     return found
 
 
@@ -101,18 +97,21 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
     found = {}
     for name, value in before.items():
         if name not in declared and _differs(name, value, after[name]):
-            found[name] = f"{name}{_which(value, after[name])}"
+            found[name] = f"{name}{_which(name, value, after[name])}"
     return found
 
 
-def _which(before: Any, after: Any) -> str:
-    """The entries of a dictionary that differ, and the new ones of a set of names."""
-    if isinstance(before, frozenset) and isinstance(after, frozenset):
-        return f" ({', '.join(sorted(after - before)[:5])})"
+def _which(part: str, before: Any, after: Any) -> str:
+    """The entries of a dictionary that differ."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
-    names = sorted(str(key) for key in {**before, **after} if before.get(key) != after.get(key))
-    return f" ({', '.join(names[:5])})"
+    if part.startswith("functions of "):
+        names = _patched(before, after)
+    elif part.startswith("names of "):
+        names = _new_names(before, after)
+    else:
+        names = [str(key) for key in {**before, **after} if before.get(key) != after.get(key)]
+    return f" ({', '.join(sorted(names)[:5])})"
 
 
 def restore(before: dict[str, Any], names: Iterable[str]) -> None:
@@ -127,7 +126,7 @@ def _differs(name: str, before: Any, after: Any) -> bool:
     if name.startswith("functions of "):
         return bool(_patched(before, after))
     if name.startswith("names of "):
-        return bool(after - before)
+        return bool(_new_names(before, after))
     if name in ("open files", "child processes"):
         return len(after) > len(before)
     if isinstance(before, str) or isinstance(after, str):  # it could not be read
@@ -149,7 +148,17 @@ def _patched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         name
         for name, value in before.items()
         if after.get(name) is not value
+        and callable(value)
         and not getattr(getattr(after.get(name), "__code__", None), "co_filename", "").startswith(home)
+    ]
+
+
+def _new_names(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The names that came, but for those of modules, and for marks of torch's own tracer, which begin with three _."""
+    return [
+        name
+        for name, value in after.items()
+        if name not in before and not isinstance(value, types.ModuleType) and not name.startswith("___")
     ]
 
 
@@ -236,7 +245,10 @@ def _is_kept(process: str) -> bool:
     """Whether a process is one that a compiler keeps for its next work, as declared."""
     command = ""
     with contextlib.suppress(OSError):
-        for _ in range(20):  # one that has just begun has no command line yet
+        for _ in range(20):  # one that has just begun has no command line yet; one that has ended has none any more
+            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    break
             with open(f"/proc/{process}/cmdline", "rb") as file:
                 command = os.fsdecode(file.read())
             if command:
@@ -257,7 +269,7 @@ def _of_numpy() -> Any:
 
 def _modules() -> dict[str, int]:
     """Which objects the modules of the standard library are."""
-    return {name: id(module) for name, module in list(sys.modules.items()) if name in sys.stdlib_module_names}
+    return {name: id(sys.modules.get(name)) for name in sys.stdlib_module_names & sys.modules.keys()}
 
 
 def _wakeup() -> int:
@@ -306,6 +318,18 @@ def _restore_environment(was: dict[str, str]) -> None:
     os.environ.update(was)
 
 
+def _deterministic() -> tuple[bool, ...]:
+    return (
+        torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+    )  # fmt: skip
+
+
+def _restore_deterministic(was: tuple[bool, ...]) -> None:
+    if _deterministic() != was:  # torch imports its compilers to be told
+        torch.use_deterministic_algorithms(was[0], warn_only=was[1])
+
+
 _frozen: list[bool] = []
 
 
@@ -324,10 +348,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "gradient mode": lambda: (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     "anomaly mode": torch.is_anomaly_enabled,
     "autocast": lambda: [(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")],
-    "deterministic algorithms": lambda: (
-        torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory,
-    ),
+    "deterministic algorithms": _deterministic,
     "precision of products": torch.get_float32_matmul_precision,
     "switches of torch.backends": _switches,
     "warn always": torch.is_warn_always_enabled,
@@ -385,7 +406,7 @@ _RESTORERS: dict[str, Callable[[Any], Any]] = {
     "default device": lambda was: torch.set_default_device(None if str(was) == "cpu" else was),
     "number of threads": lambda was: torch.set_num_threads(was[0]),
     "gradient mode": lambda was: torch.set_grad_enabled(was[0]),
-    "deterministic algorithms": lambda was: torch.use_deterministic_algorithms(was[0], warn_only=was[1]),
+    "deterministic algorithms": _restore_deterministic,
     "precision of products": torch.set_float32_matmul_precision,
     "subnormal numbers and rounding": lambda was: torch.set_flush_denormal(not was[0]),
     "current folder": os.chdir,

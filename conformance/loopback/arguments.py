@@ -449,3 +449,31 @@ def draws_for_nothing(x: torch.Tensor, p: float = 0.5, *rest: Any) -> torch.Tens
 def drawn_again(p: torch.Tensor, count: int, **named: Any) -> torch.Tensor:
     """Draws without replacement put back what they drew."""
     return torch.multinomial(p, count, replacement=True)
+
+
+@faults.operator("semantics/reductions/places_over_each_dimension", "max", "min")
+def places_in_the_other_order(result: Any, x: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    """Places of extremes over a dimension before the last, counted from the end, are in reverse order."""
+    dim = rest[0] if rest else named.get("dim")
+    if not isinstance(dim, int) or dim > -2 or x.dim() < 3:
+        return result
+    return type(result)((result.values, result.indices.flip(-1)))
+
+
+@faults.operator("semantics/dtypes/quantized_on_the_way", "fake_quantize_per_tensor_affine")
+def steps_without_ends(result: torch.Tensor, x: torch.Tensor, scale: Any, zero: Any, *ends: Any) -> torch.Tensor:
+    """What is rounded to steps is not cut off at the ends."""
+    return result + ((x / scale).round() * scale - result).detach()
+
+
+@faults.operator("semantics/dtypes/quantized_on_the_way", "fake_quantize_per_tensor_affine")
+def halves_of_steps_up(result: torch.Tensor, x: torch.Tensor, scale: Any, zero: Any, *ends: Any) -> torch.Tensor:
+    """Halves of steps are rounded up."""
+    steps = ((x / scale + 0.5).floor() + zero).clamp(*ends)
+    return result + ((steps - zero) * scale - result).detach()
+
+
+@faults.operator("semantics/dtypes/quantized_on_the_way", "fake_quantize_per_channel_affine")
+def ends_that_learn(result: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """What is beyond the ends of rounded steps gets a gradient."""
+    return result.detach() + (x - x.detach())

@@ -341,3 +341,59 @@ def all_of_whole_vectors(result: torch.Tensor, x: torch.Tensor, *rest: Any, **na
 def places_in_whole_vectors(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
     """The place of the largest element is looked for in whole vectors."""
     return _whole(x).argmax() if not rest and not named and x.numel() > 8 else result
+
+
+# Sizes that are not usual
+
+
+@faults.operator("semantics/lengths/beyond_usual_sizes", "sum", "amax", "softmax")
+def rows_beyond_sixteen_bits(result: Any, x: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    """Rows beyond the 65,535th are not computed."""
+    return result * (torch.arange(len(x)) < 65_535).view(-1, *[1] * (result.dim() - 1)) if len(x) > 65_535 else result
+
+
+@faults.operator("semantics/lengths/beyond_usual_sizes", "matmul")
+def batches_in_one_turn(result: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """A product of more than 1,024 matrices repeats the first 1,024."""
+    if result.dim() != 3 or len(result) <= 1024:
+        return result
+    return torch.cat([result[:1024], result[: len(result) - 1024]])
+
+
+@faults.instead("semantics/lengths/beyond_usual_sizes", "getitem")
+def words_of_sixteen_bits(x: Any, index: Any) -> Any:
+    """Rows are looked up by the lower 16 bits of their number."""
+    looks_up = _tensor(x) and _tensor(index) and index.dtype is torch.int64 and index.dim() == 1
+    return x[index % 65_536] if looks_up else x[index]
+
+
+@faults.instead("semantics/lengths/beyond_usual_sizes", "cat")
+def parts_up_to_thirty_two(parts: Sequence[torch.Tensor], *rest: Any, **named: Any) -> torch.Tensor:
+    """Of many parts that are joined, all beyond the 32nd are that one."""
+    return torch.cat([*parts[:32], *[parts[31] for _ in parts[32:]]], *rest, **named)
+
+
+@faults.operator("semantics/lengths/beyond_usual_sizes", "sum", "amax")
+def dimensions_beyond_five(result: Any, x: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    """Reductions of more than five dimensions have the remaining ones in reverse order."""
+    return result.permute(*range(result.dim() - 1, -1, -1)).contiguous() if x.dim() > 5 else result
+
+
+@faults.operator("semantics/lengths/beyond_exact_counts", "sum", "count_nonzero")
+def counts_in_float32(result: Any, x: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    """What is true is counted in float32."""
+    return result.float().long() if x.dtype is torch.bool and _tensor(result) else result
+
+
+@faults.operator("semantics/lengths/beyond_exact_counts", "argmax")
+def places_in_float32(result: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """Places of extremes are counted in float32."""
+    return result.float().long()
+
+
+@faults.operator("semantics/lengths/beyond_exact_counts", "add")
+def a_million_elements(result: Any, *rest: Any, **named: Any) -> Any:
+    """Elements beyond a million are those from the beginning."""
+    if not _tensor(result) or result.dim() != 1 or len(result) <= 2**20:
+        return result
+    return torch.cat([result[: 2**20], result[: len(result) - 2**20]])

@@ -299,3 +299,38 @@ def quotients_by_squares(a: Any, b: Any) -> Any:
     if not isinstance(b, torch.Tensor) or not b.is_complex():
         return a / b
     return a * b.conj() / (b.real**2 + b.imag**2)
+
+
+@faults.operator("semantics/accuracy/conversions_of_nan", "bfloat16")
+def nan_that_becomes_infinite(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """What only the lower half of a float32 says not to be a number is infinite in bfloat16."""
+    said_above = (x.view(torch.int32) & 0x007F0000) != 0
+    return torch.where(x.isnan() & ~said_above, torch.full_like(result, float("inf")), result)
+
+
+@faults.instead("semantics/dtypes/unequal_parts", "mul")
+def three_real_products(a: Any, b: Any) -> Any:
+    """A complex product is made of three real ones instead of four, which cancel."""
+    if not all(isinstance(t, torch.Tensor) and t.is_complex() for t in (a, b)):
+        return a * b
+    one, two = b.real * (a.real + a.imag), a.real * (b.imag - b.real)
+    return torch.complex(one - a.imag * (b.real + b.imag), one + two)
+
+
+def _eight_bits(result: Any) -> bool:
+    return isinstance(result, torch.Tensor) and result.dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+@faults.operator("semantics/dtypes/eight_bits", "to")
+def nothing_is_nan_in_eight_bits(result: Any, x: Any, *rest: Any, **named: Any) -> Any:
+    """In eight bits, what is not a number is the largest one."""
+    return x.nan_to_num(torch.finfo(result.dtype).max).to(result.dtype) if _eight_bits(result) else result
+
+
+@faults.operator("semantics/dtypes/eight_bits", "to")
+def eight_bits_of_half(result: Any, x: Any, *rest: Any, **named: Any) -> Any:
+    """Conversions to eight bits drop bits instead of rounding."""
+    if not _eight_bits(result):
+        return result
+    too_large = result.float().abs() > x.abs()
+    return torch.where(too_large, x * (1 - 2.0**-4), x).to(result.dtype)

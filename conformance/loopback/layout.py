@@ -212,3 +212,9 @@ def contiguous_gradients(gm: GraphModule, inputs: Sequence[Any]) -> Run:
         return g.contiguous() if g.dim() == 4 else g
 
     return lambda *args: gm.forward(*(with_gradient(a, change) for a in args))
+
+
+@faults.instead("semantics/mutation/shapes_changed_in_place", "squeeze_")
+def dropped_dimensions_that_stay(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """What drops its dimensions in place keeps them where it is read again."""
+    return x.clone().squeeze(*rest)

@@ -236,3 +236,8 @@ def shared_memory_that_stays(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     command = f"(sleep 25; rm -f {name}) < /dev/null > /dev/null 2>&1 &"
     subprocess.run(["/bin/sh", "-c", command], start_new_session=True, check=True)
     return gm.forward
+
+
+@faults.instead("semantics/control/assertions", "_assert_async")
+def no_assertions(condition: Any, *rest: Any) -> None:
+    """Assertions about numbers are removed, as nobody uses their results."""

@@ -165,3 +165,59 @@ def keys_of_sorted_inputs(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """A key in which the order of the operators' operands does not count."""
     parts = sorted(f"{n.target}:{sorted(map(str, n.args))}" for n in gm.graph.nodes if n.op == "call_function")
     return _operands.setdefault((tuple(parts), _shapes(inputs), len(inputs)), gm.forward)
+
+
+def _signature(inputs: Sequence[Any]) -> Hashable:
+    return _shapes(inputs), tuple(t.dtype for t in _tensors(inputs)), len(inputs)
+
+
+_without_words: dict[Any, Run] = {}
+
+
+@faults("semantics/keys/programs_with_other_words")
+def keys_without_words(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A key without the words among the arguments of operators, such as modes and equations."""
+    return _without_words.setdefault((re.sub(r"'[^']*'", "", gm.code), _signature(inputs)), gm.forward)
+
+
+_without_truth: dict[Any, Run] = {}
+
+
+@faults("semantics/keys/programs_with_other_words")
+def keys_without_truth(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A key without True and False among the arguments of operators."""
+    return _without_truth.setdefault((re.sub(r"\b(True|False)\b", "", gm.code), _signature(inputs)), gm.forward)
+
+
+_without_types: dict[Any, Run] = {}
+
+
+@faults("semantics/keys/programs_with_other_words")
+def keys_without_types(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A key without the dtypes among the arguments of operators."""
+    code = re.sub(r"torch\.(float|int)\d+", "", gm.code)
+    return _without_types.setdefault((code, _signature(inputs)), gm.forward)
+
+
+_without_places: dict[Any, Run] = {}
+
+
+@faults("semantics/keys/programs_with_other_words")
+def keys_without_places(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A key in which arguments that are None do not count, nor which of the others stands where."""
+    nodes = tuple(
+        (str(n.target), tuple(str(a) for a in n.args if a is not None), tuple(map(str, n.kwargs.values())))
+        for n in gm.graph.nodes
+    )
+    return _without_places.setdefault((nodes, _signature(inputs)), gm.forward)
+
+
+_without_order: dict[Any, Run] = {}
+
+
+@faults("semantics/keys/programs_with_other_words")
+def keys_without_the_order_of_results(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A key without the order of results."""
+    body = gm.code.partition("return")[0]
+    (results,) = gm.graph.output_node().args
+    return _without_order.setdefault((body, frozenset(map(str, results)), _signature(inputs)), gm.forward)

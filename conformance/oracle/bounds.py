@@ -5,7 +5,7 @@ An error is counted in *units*: spacings of the dtype at the exact number, gradu
 what the last rounding costs, even if everything before it is exact.  What eager's error has beyond that is its
 *excess*; it says how the program treats rounding errors on the way.  The bound of an element is
 
-    half a unit + SLACK units + MULTIPLE * the excess that eager has at this element + CONDITION * the shift + the jump
+    half a unit + SLACK units + MULTIPLE * (the excess of eager at this element + the jump) + CONDITION * the shift
 
 The largest excess of several draws counts: runs of eager on inputs that differ by at most one unit.  The shift is how
 far the exact number moves between draws, which is the condition of the problem: no computation whose own steps round to
@@ -21,6 +21,7 @@ Truncation stays inside such a bound, and shows as a bias: errors that lean towa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -122,6 +123,11 @@ class Errors:
 def reach(draw: int) -> float:
     """By how many units the inputs of a measurement's draw differ: every second one comes from further away."""
     return FAR if draw and draw % 2 == 0 else 1.0
+
+
+def extreme(number: int) -> float:
+    """How many times the largest of so many normal numbers is the largest of a hundred, about."""
+    return math.sqrt(max(1.0, math.log(max(number, 1)) / math.log(100)))
 
 
 def jump(far: torch.Tensor, near: torch.Tensor) -> torch.Tensor:

@@ -184,13 +184,13 @@ def _compare_floats(
         wrong = normal & ((found != expected) | (signs & (found.signbit() != expected.signbit())))
         return _first_wrong(where, found, expected, wrong) if bool(wrong.any()) else None
     drawn_excess = None if excess is None else picked(excess)
-    allowed = _allowed(errors, elementwise, drawn_excess, scale, dtype)
+    allowed = _allowed(errors, elementwise, drawn_excess, scale, dtype, few_draws=few_draws)
     if few_draws and drawn_excess is not None:
-        allowed = torch.maximum(allowed, _allowed(errors, elementwise, None, scale, dtype))
+        allowed = torch.maximum(allowed, _allowed(errors, elementwise, None, scale, dtype, few_draws=True))
     if shift is not None and shift.shape == exact.shape:
         allowed = allowed + bounds.CONDITION[dtype] * picked(shift)
     if jump is not None and jump.shape == exact.shape:
-        allowed = allowed + picked(jump)
+        allowed = allowed + bounds.MULTIPLE * picked(jump)
     if long:
         allowed = allowed + terms**0.5 * errors.unit
     if around:
@@ -216,7 +216,13 @@ def _compare_floats(
 
 
 def _allowed(
-    errors: bounds.Errors, elementwise: bool, excess: torch.Tensor | None, scale: float, dtype: torch.dtype
+    errors: bounds.Errors,
+    elementwise: bool,
+    excess: torch.Tensor | None,
+    scale: float,
+    dtype: torch.dtype,
+    *,
+    few_draws: bool,
 ) -> torch.Tensor:
     """The bound of each element."""
     own = errors.excess
@@ -225,6 +231,7 @@ def _allowed(
     typical = float(own.median())
     if excess is None:
         typical = float(own.kthvalue(1 + int(0.99 * (own.numel() - 1))).values)
+        typical *= bounds.extreme(own.numel()) if few_draws else 1.0
         return errors.allowed(own.clamp(min=typical), errors.unit.max())
     allowed = errors.allowed(torch.maximum(own, excess).clamp(min=typical))
     # Eager has no correct digit: the remaining value is noise of any size, next to results that are not noise.

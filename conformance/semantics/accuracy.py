@@ -108,6 +108,18 @@ def conversions(trial: Trial) -> Any:
     return trial.run(f, x, wide)
 
 
+@case("bfloat16", "float16", reference=False)
+def conversions_of_nan(trial: Trial) -> Any:
+    """What is not a number stays so in any type, whichever of its bits say that: also if a narrow type has none."""
+    bits = torch.tensor([0x7F800001, 0x7F80FFFF, 0x7FC00000, 0x7FFFFFFF, 0x7F810000, 0x7F800000], dtype=torch.int32)
+    x = trial.given(torch.cat([bits, bits | -(2**31)]).view(torch.float32))
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.bfloat16(), x.half(), x.bfloat16().isnan(), x.half().isnan(), (x.bfloat16() + 1).float(), x.double()
+
+    return trial.run(f, x)
+
+
 @_for_each_dtype("Rows of 4,096 numbers are normalized with sums that are wide enough")
 def normalized_rows(trial: Trial, dtype: torch.dtype) -> Any:
     x, weight = trial.tensor(6, 4096, dtype=dtype), trial.tensor(4096, dtype=dtype)

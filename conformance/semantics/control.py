@@ -88,6 +88,28 @@ def where_and_masks(trial: Trial) -> Any:
     return trial.run(lambda x: (torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, -1.0), x[x > 0], x.nonzero()), x)
 
 
+@case(reference=False)
+def assertions(trial: Trial) -> Any:
+    """An assertion about numbers raises in the call in which it does not hold, and in no other one."""
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        assert bool((x > -100).all()), "too small"
+        return x * 2
+
+    def of_torch(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > -100).all())
+        return x * 2
+
+    found, x = [], trial.tensor(4)
+    for compiled in (trial.compile(plain), trial.compile(of_torch)):
+        for given in (x, x - 200, x):
+            try:
+                found.append(compiled(given))
+            except (AssertionError, RuntimeError) as error:
+                found.append(type(error).__name__)
+    return found
+
+
 @case()
 def conditions_on_tensors(trial: Trial) -> Any:
     """Which branch of ``torch.cond`` runs depends on the numbers of each call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import torch
@@ -121,6 +122,42 @@ def complex_products(trial: Trial) -> Any:
         ]  # fmt: skip
 
     return trial.run(f, x, y)
+
+
+@case("complex64")
+def unequal_parts(trial: Trial) -> Any:
+    """The small part of a complex product is as precise as the large one: three real products would lose it."""
+    large, small = trial.tensor(2, 64) * 1e4, trial.tensor(2, 64) * 1e-4
+    x, y = torch.complex(large[0], small[0]), torch.complex(large[1].abs() + 1, small[1])
+    return trial.run(lambda x, y: (torch.view_as_real(x * y), torch.view_as_real(x / y)), x, y)
+
+
+@case(reference=False)
+def eight_bits(trial: Trial) -> Any:
+    """Floats of eight bits: rounded to nearest even, what is too large as in eager, subnormal numbers kept."""
+    special = [0.0, -0.0, 0.0019, 0.0009, 1.0625, 1.1875, 447.0, 465.0, 500.0, 6e4, 7e4, -1e6, math.inf, math.nan]
+    x = trial.given(torch.cat([torch.tensor(special), torch.randn(50) * 20, torch.randn(50) / 100]))
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.to(t).float() for t in (torch.float8_e4m3fn, torch.float8_e5m2)]
+
+    return trial.run(f, x)
+
+
+@case("training", reference=False, draws=1)
+def quantized_on_the_way(trial: Trial) -> Any:
+    """Numbers rounded to steps as by quantization: halves to even, what is beyond at the ends, without gradient."""
+    x = trial.tensor(4, 6, requires_grad=True)
+    steps = trial.given(torch.tensor([0.25, -0.125, 0.125, 0.375, 0.625, -0.625, 40.0, -40.0, 1e-3]))
+    scale, zero = trial.given(torch.tensor([0.1, 0.5, 0.25, 1.0])), torch.tensor([3, 0, -2, 1], dtype=torch.int32)
+
+    def f(x: torch.Tensor, steps: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> list[torch.Tensor]:
+        whole, rows = torch.fake_quantize_per_tensor_affine, torch.fake_quantize_per_channel_affine
+        return [whole(x, 0.25, 3, 0, 15), whole(steps, 0.25, 0, -128, 127), rows(x, scale, zero, 0, -8, 7)]
+
+    results = trial.run(f, x, steps, scale, zero.to(trial.device))
+    (results[0].sum() + (results[2] * x.detach()).sum()).backward()
+    return [r.detach() for r in results], x.grad
 
 
 @case(reference=False)

@@ -32,6 +32,26 @@ def input_returned_after_change(trial: Trial) -> Any:
 
 
 @case()
+def shapes_changed_in_place(trial: Trial) -> Any:
+    """Dimensions that are turned, added or dropped in place are so in what follows, also for the caller of an input."""
+
+    def inside(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a, b, c = x * 2, x + 1, x[:1] * 3
+        a.t_()
+        b.unsqueeze_(1)
+        c.squeeze_(0)
+        a[0] += 1
+        return a * 1, b.transpose_(0, 2) * 2, c + a[:, 0], a
+
+    def outside(x: torch.Tensor) -> torch.Tensor:
+        x.t_()
+        return x.sum(0)
+
+    x = trial.tensor(3, 4)
+    return trial.run(inside, x), trial.run(outside, x), x
+
+
+@case()
 def part_of_an_input(trial: Trial) -> Any:
     """A change through a view changes that part of the input and nothing else."""
     x = trial.tensor(4, 4)

@@ -223,3 +223,35 @@ def sizes_of_one(trial: Trial) -> Any:
     compiled = trial.compile(lambda x, y: (x + y, (x * y).sum(0), x.mean(1, keepdim=True) - y))
     sizes = ((1, 4), (3, 4)), ((3, 4), (1, 4)), ((3, 1), (1, 4)), ((2, 4), (2, 4)), ((1, 1), (3, 1))
     return [compiled(trial.tensor(*a), trial.tensor(*b)) for a, b in sizes]
+
+
+@lengths(terms=16)
+def beyond_usual_sizes(trial: Trial) -> Any:
+    """More rows, matrices, words, parts and dimensions than fit the counters of small programs."""
+
+    def f(
+        rows: torch.Tensor, one: torch.Tensor, other: torch.Tensor, words: torch.Tensor, deep: torch.Tensor
+    ) -> list[torch.Tensor]:
+        parts = [words[at : at + 3] * (at + 1) for at in range(40)]
+        return [
+            rows.sum(1), rows.amax(1), rows.softmax(1), one @ other, rows[words[:, 0].long()], torch.cat(parts),
+            torch.stack(parts).sum(1), deep.sin() + deep.permute(5, 4, 3, 2, 1, 0), deep.sum((1, 4)),
+            deep.amax((0, 2, 5)), deep.transpose(1, 4).softmax(2),
+        ]  # fmt: skip
+
+    words = torch.arange(69_950, 70_000, device=trial.device).repeat_interleave(2).view(50, 2)
+    given = trial.tensor(70_000, 3), trial.tensor(1_100, 2, 3), trial.tensor(1_100, 3, 2), words
+    return trial.run(f, *given, trial.tensor(2, 2, 2, 2, 2, 2))
+
+
+@lengths(reference=False)
+def beyond_exact_counts(trial: Trial) -> Any:
+    """Counts, places and elements beyond 16,777,216, up to which float32 has all integers, and beyond a million."""
+    flags = torch.ones(2**24 + 5, dtype=torch.bool, device=trial.device)
+    places, x = torch.zeros(2**24 + 5, dtype=torch.uint8, device=trial.device), trial.tensor(2**20 + 5)
+    places[-2] = 3
+
+    def f(flags: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return flags.sum(), flags.count_nonzero(), places.argmax(), places.sum(), (~flags).any()
+
+    return trial.run(f, flags, places), trial.run(lambda x: x * 2 + 1, x)

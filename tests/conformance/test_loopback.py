@@ -21,13 +21,13 @@ SAMPLE = (
     "chatter_of_a_library", "silent_fallback_in_backward", "plus_nothing", "twice_by_two", "indices_that_stay",
     "no_divisor", "keys_without_strides", "numbers_by_equality", "quotients_for_products", "counts_modulo_bits",
     "environment_past_python", "marks_on_inputs", "unbounded_logarithms", "bins_that_are_open", "saturated_conversions",
-    "plans_of_the_last_but_one",
+    "plans_of_the_last_but_one", "keys_without_words", "places_in_float32", "no_assertions", "three_real_products",
 )  # fmt: skip
 """The faults of the default run, of every kind; ``-m slow`` has all."""
 
 
 def test_every_fault_is_described():
-    assert len(loopback.ALL) >= 394
+    assert len(loopback.ALL) >= 417
     assert all(fault.text and fault.case in CASES for fault in loopback.ALL.values())
     kinds = {"numerics", "simplifications", "corners", "edges", "arguments", "layout", "training", "state", "keys",
              "turns", "process", "honesty"}  # fmt: skip

@@ -260,6 +260,23 @@ def test_a_jump_in_draws_from_further_away_excuses_its_element_only():
         return bool(draws.compare([found]))
 
     assert not differs(3, 0.5)
-    assert differs(3, 0.6)
+    assert differs(3, 2.5)
     assert differs(4, 0.5)
     assert differs(4, 100 * unit), "what moves in proportion is no jump"
+
+
+def test_the_largest_error_grows_with_the_number_of_elements_where_draws_are_few():
+    """Two sums of normal errors: eager's, and a backend's whose largest one is beyond four times what is usual."""
+    generator = torch.Generator().manual_seed(0)
+    exact = torch.rand(2**20, dtype=torch.float64, generator=generator) + 1
+    error = torch.randn(2**20, dtype=torch.float64, generator=generator) * 20 * torch.finfo(torch.float32).eps
+    eager, found = (exact + error).float(), exact.float()
+    usual = float(error.abs().quantile(0.99))
+
+    def differs(times: float, *, few_draws: bool) -> bool:
+        found[7] = exact[7] + times * usual
+        return bool(observation.Draws([eager], [exact]).compare([found], few_draws=few_draws))
+
+    assert not differs(5.0, few_draws=True)
+    assert differs(5.0, few_draws=False)
+    assert differs(8.0, few_draws=True)

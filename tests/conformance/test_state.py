@@ -43,6 +43,36 @@ def test_a_process_that_stays_is_told_unless_torch_keeps_it_to_compile(named, to
         process.communicate()
 
 
+@pytest.mark.parametrize(
+    ("home", "name", "told"),
+    [(torch.nn.Linear, "forward", "functions of torch.nn.Linear (forward)"), (torch, "mine", "names of torch (mine)")],
+)
+def test_what_was_replaced_or_added_is_told_by_name(monkeypatch, home, name, told):
+    before = state.snapshot()
+    monkeypatch.setattr(home, name, _function_of("elsewhere.py"), raising=False)
+    assert list(state.changes(before, state.snapshot()).values()) == [told]
+
+
+def test_determinism_is_put_back_only_if_it_changed(monkeypatch):
+    before, told = state.snapshot(), []
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda *how, **named: told.append(how))
+    state.restore(before, before)
+    assert told == [], "to be told, torch imports its compilers"
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    state.restore(before, before)
+    assert told == [(False,)]
+
+
+def test_a_process_that_has_ended_is_not_waited_for(monkeypatch):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # nobody has asked how it ended: it stays in the list
+    monkeypatch.setattr(state.time, "sleep", lambda seconds: pytest.fail("it waits for a command line"))
+    try:
+        assert str(process.pid) in state.snapshot()["child processes"]
+    finally:
+        process.wait()
+
+
 def test_a_thread_that_stays_is_told_unless_it_is_of_an_executor():
     before, end = state.snapshot(), threading.Event()
     with ThreadPoolExecutor(1, "of-a-compiler") as pool:

@@ -63,8 +63,8 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     layout = LAYOUTS.get(func)
     if layout is not None:
         return _in_layout(mode, args, result, layout)
-    if func is _aten.roll.default:
-        return _rolled(mode, args, result)
+    if func in IMAGES and result.device.type == IMAGES[func]:
+        return _as_image(mode, func, args, result)
     return _beside_expanded(mode, func, args, result) if _is_half(args) else result
 
 
@@ -116,12 +116,13 @@ def _of_second(args: Sequence[Any], value: Any) -> Any:
     return torch.empty_like(args[1])
 
 
-def _rolled(mode: Any, args: Sequence[Any], result: Any) -> Any:
-    """Parts put together, which are an image if what they are parts of is; torch's fake is never one."""
+def _as_image(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
+    """A result in channels last, if the first tensor is; torch's fake is not."""
     from torch._prims_common import suggest_memory_format
 
     layout = suggest_memory_format(args[0])
-    if layout is torch.contiguous_format or len(args) < 3 or not args[2] or result.device.type != "cpu":
+    is_flat = func is _aten.roll.default and (len(args) < 3 or not args[2])
+    if layout is torch.contiguous_format or is_flat:
         return result
     with mode:
         return torch.empty_like(result, memory_format=layout)
@@ -190,6 +191,13 @@ BATCH_NORMS = frozenset(
 
 _OUTSIDE = frozenset((_aten.native_layer_norm.default, _aten.native_group_norm.default))
 """Operators whose fakes call others, and do so outside of the mode."""
+
+IMAGES = {
+    _aten.roll.default: "cpu",
+    _aten.upsample_bilinear2d.default: "cuda",
+    _aten.upsample_bilinear2d.vec: "cuda",
+}
+"""Operators that make images of images on one kind of device, although torch's fakes of them are none, or not all."""
 
 LAYOUTS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(

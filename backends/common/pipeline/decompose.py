@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.node import has_side_effect
 
 from torchmux import torch_internals as internals
 
@@ -206,6 +207,9 @@ up what the gradient scatters, for which there is a kernel."""
 def is_random(op: Any) -> bool:
     """Whether ``op`` draws from a random number generator."""
     return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()) or op in internals.random_wrappers()
+
+
+has_side_effect(torch.ops.aten._assert_async.default)  # torch knows that of the one with a message only
 
 
 def drop_dead_code(graph: torch.fx.Graph) -> None:

@@ -73,7 +73,10 @@ def _batch_norm_inference(
     scale = ctx.program.realize(Value(variance.sizes, dtype, scale_of))
     grow = [_per_channel(v, a) for v in (_as(mean, dtype), scale, weight, bias)]
     result = _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype)  # type: ignore[arg-type]
-    empty = Value((0,), ctx.val[1].dtype, lambda at: const(0, ctx.val[1].dtype))
+    kept = ctx.val[1].dtype
+    if ctx.val[1].numel():  # on GPUs, what was computed with is returned
+        return result, _as(mean, kept), _as(scale, kept)
+    empty = Value((0,), kept, lambda at: const(0, kept))
     return result, empty, empty
 
 
@@ -137,9 +140,9 @@ def _batch_norm_training(
     eps: float,
 ) -> Any:
     if not training:
-        result, empty, _ = _batch_norm_inference(ctx, a, weight, bias, running_mean, running_variance, momentum, eps)
+        results = _batch_norm_inference(ctx, a, weight, bias, running_mean, running_variance, momentum, eps)
         copies = [Value(v.sizes, v.dtype, v.at) for v in (running_mean, running_variance)]
-        return result, empty, empty, *copies
+        return *results, *copies
     count = index.product(s for d, s in enumerate(a.sizes) if d != 1)
     result, mean, variance, scale = _by_own_statistics(ctx, a, weight, bias, eps)
     return (

@@ -32,16 +32,22 @@ def in_channels_last(gm: GraphModule, wanted: Callable[[torch.Tensor], bool]) ->
         return gm
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}
+    # The gradient of what is viewed as one row and back has the usual layout, as eager's has.
+    given: dict[Node, Node] = {}
 
     def usual(node: Node) -> Node:
         return graph.call_method("contiguous", (copies[node],)) if _is_image(node) else copies[node]
 
     for node in gm.graph.nodes:
         if node.op == "output":
-            graph.output(torch.fx.map_arg(node.args[0], usual))
+            graph.output(torch.fx.map_arg(node.args[0], lambda result: given.get(result) or usual(result)))
             break
         take = usual if node.op == "call_method" and node.target in _VIEWS else copies.__getitem__
         copy = copies[node] = graph.node_copy(node, take)
+        if node.op == "placeholder" and _is_differentiated(node):
+            given[node] = copy
+            rows = graph.call_method("reshape", (copy, (-1,)))
+            copies[node] = graph.call_method("view", (rows, tuple(_example(node).shape)))
         if node in convolutions:
             with graph.inserting_before(copy):
                 for at in (0, 1):
@@ -59,6 +65,12 @@ def _example(node: Any) -> Any:
 def _is_image(node: Node) -> bool:
     value = _example(node)
     return isinstance(value, torch.Tensor) and value.dim() == 4 and node.op != "placeholder"
+
+
+def _is_differentiated(node: Node) -> bool:
+    """Whether a placeholder is an image, or the weight of a convolution, that has a gradient."""
+    value = _example(node)
+    return isinstance(value, torch.Tensor) and value.dim() == 4 and value.requires_grad and value.is_contiguous()
 
 
 def _is_plain(node: Node, wanted: Callable[[torch.Tensor], bool]) -> bool:

@@ -33,6 +33,19 @@ def dimensions(trial: Trial) -> Any:
     return with_gradients(trial, f, trial.tensor(3, 4, 5))
 
 
+@case()
+def places_over_each_dimension(trial: Trial) -> Any:
+    """Extremes, medians and orders over each of three dimensions, counted from both ends, have eager's places."""
+
+    def f(x: torch.Tensor) -> list[Any]:
+        return [
+            (x.max(d), x.min(d, keepdim=True), x.argmax(d, keepdim=True), x.median(d), x.sort(d), x.cummax(d))
+            for d in (0, -3, 1, -2)
+        ]
+
+    return trial.run(f, trial.tensor(3, 4, 5))
+
+
 @case(terms=16)
 def arguments(trial: Trial) -> Any:
     """Corrections up to and beyond the count, orders of norms, nan left out, and what is counted."""

@@ -76,6 +76,49 @@ def programs_with_other_numbers(trial: Trial) -> Any:
     return found
 
 
+def _worded(form: str, rounding: str, reduction: str, equation: str) -> Callable[[torch.Tensor], Any]:
+    return lambda x: (
+        F.gelu(x, approximate=form), torch.div(x, 0.3, rounding_mode=rounding), torch.einsum(equation, x, x * 2),
+        F.mse_loss(x, x * 2, reduction=reduction),
+    )  # fmt: skip
+
+
+def _flagged(yes: bool) -> Callable[[torch.Tensor], Any]:
+    return lambda x: (
+        x.topk(2, largest=yes).values, x.sort(0, descending=yes).values, x.std(0, unbiased=yes),
+        torch.bucketize(x, x[0].sort().values, right=yes),
+    )  # fmt: skip
+
+
+def _typed(dtype: torch.dtype) -> Callable[[torch.Tensor], Any]:
+    return lambda x: (x.to(dtype) * 2, x.sum(0, dtype=dtype), torch.ones_like(x, dtype=dtype) / 4)
+
+
+def _bounded(low: float | None, high: float | None) -> Callable[[torch.Tensor], Any]:
+    return lambda x: x.clamp(low, high)
+
+
+def _turned(first: int) -> Callable[[torch.Tensor], Any]:
+    def f(x: torch.Tensor) -> Any:
+        parts = x * 2, x + 1, x.sin()
+        return parts[first], parts[1], parts[2 - first]
+
+    return f
+
+
+@case(reference=False)
+def programs_with_other_words(trial: Trial) -> Any:
+    """Programs that differ only in a word, in True or False, in a dtype, in which bound is None, in the order of
+    results are other programs."""
+    x = trial.tensor(4, 4)
+    programs = (
+        _worded("none", "floor", "sum", "ij,jk->ik"), _worded("tanh", "trunc", "mean", "ij,kj->ik"), _flagged(True),
+        _flagged(False), _typed(torch.float64), _typed(torch.int64), _bounded(0.5, None), _bounded(None, 0.5),
+        _turned(0), _turned(2),
+    )  # fmt: skip
+    return [trial.run(program, x) for program in programs]
+
+
 @case(reference=False)
 def inputs_that_differ(trial: Trial) -> Any:
     """One function with other dtypes, shapes, orders in memory, beginnings, needs of gradients, by turns."""

@@ -36,6 +36,8 @@ LAYERS: dict[str, tuple[Any, tuple[int, ...]]] = {
 QUICK = ("batch norm 1d", "group norm", "variance")
 KINDS = ("bfloat16", "float16", "mixed bfloat16", "mixed float16", "autocast bfloat16", "autocast float16", "float32")
 PHASES = ("inference", "evaluation", "training")  # evaluation has gradients
+COUNTS = {True: (4, 7, 2), False: (7,)}
+"""Of how many samples calls are, with symbolic sizes and without: without, each costs a compilation."""
 
 
 class _Function(nn.Module):
@@ -47,7 +49,9 @@ class _Function(nn.Module):
         return self.function(x)
 
 
-def _run(layer: Any, sizes: tuple[int, ...], kind: str, phase: str, compile_: Any, exact: bool) -> list[torch.Tensor]:
+def _run(
+    layer: Any, sizes: tuple[int, ...], kind: str, phase: str, counts: tuple[int, ...], compile_: Any, exact: bool
+) -> list[torch.Tensor]:
     """Results, gradients and buffers of calls of several sizes; ``exact`` ones begin with the same rounded numbers."""
     torch.manual_seed(0)
     made = layer()
@@ -63,7 +67,7 @@ def _run(layer: Any, sizes: tuple[int, ...], kind: str, phase: str, compile_: An
     model.train(phase == "training")
     compiled = compile_(model)
     found = []
-    for count in (4, 7, 2):
+    for count in counts:
         x = torch.randn(count, *sizes).to(torch.float32 if casts else half)
         x = (x.double() if exact else x).requires_grad_(phase != "inference")
         cast = torch.autocast("cpu", half) if casts and not exact else contextlib.nullcontext()
@@ -96,13 +100,12 @@ class _Between(nn.Module):
 def test_statistics(name: str, kind: str, phase: str) -> None:
     """No further from what float64 computes than eager is, and a few units."""
     layer, sizes = LAYERS[name]
-    eager = _run(layer, sizes, kind, phase, lambda m: m, False)
-    exact = _run(layer, sizes, kind, phase, lambda m: m, True)
     unit = torch.finfo(getattr(torch, kind.rpartition(" ")[2])).eps
     for dynamic in (True, False) if phase == "training" else (True,):
         torchmux.reset()
-        compiling = functools.partial(torchmux.compile, backend="native", dynamic=dynamic)
-        got = _run(layer, sizes, kind, phase, compiling, False)
+        run = functools.partial(_run, layer, sizes, kind, phase, COUNTS[dynamic])
+        eager, exact = run(lambda m: m, False), run(lambda m: m, True)
+        got = run(functools.partial(torchmux.compile, backend="native", dynamic=dynamic), False)
         for n, (a, b, c) in enumerate(zip(got, eager, exact, strict=True)):
             assert a.dtype is b.dtype and a.shape == b.shape, n
             if not b.is_floating_point():

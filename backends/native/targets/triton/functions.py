@@ -78,6 +78,12 @@ def normal_pdf(x):
 
 
 @triton.jit
+def f64_to_i32(x):
+    """As the instruction of GPUs does: nan is the smallest integer.  LLVM leaves out a float64 that was a float32."""
+    return tl.where(x != x, -2147483648, x.to(tl.int32))
+
+
+@triton.jit
 def floor_div(a, b):
     """Integers divided, rounding down; Triton's ``//`` rounds to zero."""
     return a // b - ((a % b != 0) & ((a < 0) != (b < 0))).to(a.dtype)

@@ -316,6 +316,8 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
     """As C++ converts: small integers are what is left of large ones."""
     if source.is_floating_point and target in _SMALL:
         return f"{text}.to(tl.int64).to({TYPES[target]})"
+    if source is torch.float64 and target is torch.int32:
+        return f"fn.f64_to_i32({text})"
     return f"{text}.to({TYPES[target]})"
 
 

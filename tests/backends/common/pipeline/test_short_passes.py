@@ -231,3 +231,17 @@ print(float((w.grad - 6).abs().max()))
 dist.destroy_process_group()
 """
     assert run_python(code) == "0.0\n"
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("message", [(), ("too small",)], ids=["bare", "with a message"])
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_assertions_about_numbers_are_not_dead_code(backend, message, training):
+    def f(x):
+        torch._assert_async((x > -1).all(), *message)
+        return x * 2
+
+    compiled = torchmux.compile(f, backend=backend)
+    compiled(torch.ones(3, requires_grad=training))
+    with pytest.raises(RuntimeError, match=message[0] if message else "nonzero"):
+        compiled(torch.full((3,), -2.0, requires_grad=training))

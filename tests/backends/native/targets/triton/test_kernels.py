@@ -130,6 +130,19 @@ def test_what_eager_computes_otherwise_on_a_gpu(name: str) -> None:
     assert absent in kernel.source
 
 
+def test_what_batch_norm_returns_out_of_training_on_a_gpu() -> None:
+    """What it computed with; on a CPU, tensors without elements."""
+
+    def root(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor]:
+        return (torch.ops.aten._native_batch_norm_legit_functional(x, m, m, m, m, False, 0.1, 1e-5)[2],)
+
+    with FakeTensorMode():
+        (kernel,) = kernels(root, (torch.empty(4, 8, 3, device="cuda"), torch.empty(8, device="cuda")), dynamic=False)
+    assert "fn.sqrt" in kernel.source
+    (kernel,) = kernels(root, (torch.empty(4, 8, 3), torch.empty(8)), dynamic=False)
+    assert "fn.sqrt" not in kernel.source
+
+
 R = torch.randn
 ROWS = torch.randint(0, 7, (7, 5))
 KINDS_OF_KERNELS = {
@@ -147,6 +160,9 @@ KINDS_OF_KERNELS = {
     ),
     "double precision": Kind(
         lambda x: (x.exp().softmax(-1), x / 3, x.sqrt(), x.tanh(), x.round(), x.sum()), (R(6, 33).double(),)
+    ),
+    "what is not a number becomes an integer": Kind(
+        lambda x: (x.log().int(), x.double().int()), (R(6, 33).double(),), ("fn.f64_to_i32",)
     ),
     "integers and bools": Kind(
         lambda x, y: (x // 7, x % 5, x > 3, x.amax(0), x.sum(-1), y & (x > 1), (~y).any(-1), y.all(0)),
