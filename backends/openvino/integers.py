@@ -40,6 +40,12 @@ def fit(node: Node) -> bool:
     return found is not None and _FITS[0] <= found[0] and found[1] <= _FITS[1]
 
 
+def sums_exactly(node: Node) -> bool:
+    """Whether the sum ``node`` is known to stay where float32 has all integers."""
+    found = _sum(node)
+    return found is not None and found[0] >= -(2**24) and found[1] <= 2**24
+
+
 def bounds(node: Node) -> Bounds:
     """The bounds of the integers of ``node``; the assumed bounds if nothing is known."""
     return _known(node) or ASSUMED

@@ -158,6 +158,8 @@ def _refused_untried(node: Node) -> str:
         return reason
     if integers.is_long(node.meta.get("val")) and not integers.fit(node):
         return "OpenVINO keeps 64-bit integers in 32 bits, and these are not known to fit"
+    if op.overloadpacket is _aten.sum and not node.meta["val"].is_floating_point() and not integers.sums_exactly(node):
+        return "OpenVINO adds integers in float32, which has not all of them beyond 2^24"
     if integers.unchecked_index(node):
         return "OpenVINO reads beyond the end where an index is out of range, and this one is not known to be in range"
     return ""

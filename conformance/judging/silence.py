@@ -38,7 +38,7 @@ MOVES = frozenset(
         "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors", "_conj",
         "_conj_physical", "_neg_view", "requires_grad_", "retain_grad", "output_nr", "is_leaf", "sym_size",
         "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "select_backward", "diagonal_backward",
-        "stack", "arange",
+        "stack", "arange", "_has_compatible_shallow_copy_type",
     )
 )  # fmt: skip
 """These create or move data, or draw random numbers, which have to be torch's."""

@@ -76,3 +76,11 @@ def test_erf_to_the_last_digit(capture) -> None:
     assert ((got.double() - wanted).abs() / last).nan_to_num(0).max() < 1.6
     got, wanted, _ = results(capture, lambda x: x.erf(), torch.arange(-4, 4))
     torch.testing.assert_close(got, wanted)
+
+
+def test_counts_beyond_the_integers_of_float32(capture) -> None:
+    """OpenVINO adds bools in float32."""
+    flags = torch.ones(2**24 + 5, dtype=torch.bool)
+    got, wanted, report = results(capture, lambda x: (x.sum(), x.sum(dtype=torch.int32), x[:9].sum()), flags)
+    assert got == wanted
+    assert [p.placed_on for p in report.placements if p.op == "aten.sum.default"].count("openvino") == 1
