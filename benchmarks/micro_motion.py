@@ -189,7 +189,8 @@ def muon():
 
 for kind, options in [("SGD", {"momentum": 0.9, "nesterov": True}), ("Adam", {}), ("AdamW", {}), ("RMSprop", {}),
                       ("Adagrad", {}), ("NAdam", {}), ("RAdam", {}), ("Adamax", {}), ("Adadelta", {})]:  # fmt: skip
-    case(f"parts/step/{kind.lower()}", optimizer(getattr(torch.optim, kind), **options))
+    # RAdam branches on the number of its steps.
+    case(f"parts/step/{kind.lower()}", optimizer(getattr(torch.optim, kind), **options), fullgraph=kind != "RAdam")
 case("parts/step/ema", ema_update)
 case("parts/step/clip", clip)
 case("parts/step/lion", lion)

@@ -5,6 +5,7 @@ A trace ends where the frame returns, at a graph break, or before a loop that is
 
 from __future__ import annotations
 
+import ctypes
 import types
 from collections.abc import Callable
 from typing import Any
@@ -218,7 +219,13 @@ def _runner(captured: Captured) -> Callable:
         if is_profiled():
             with record_function(f"torchmux {getattr(captured.compiled, 'report', unknown).backend} {captured.number}"):
                 return compiled(*inputs)
-        return compiled(*inputs)
+        try:
+            return compiled(*inputs)
+        except ctypes.ArgumentError as error:
+            if "RecursionError" not in str(error):
+                raise
+            # what ctypes says where Python's limit is reached while it converts an argument
+            raise RecursionError("maximum recursion depth exceeded while calling compiled code") from None
 
     ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
     return run_graph

@@ -67,7 +67,7 @@ def _isinstance(tr: Tracer, value: Value, cls: Value) -> bool:
     if real is not MISSING:
         existing = value.real()
         if existing is not MISSING:
-            return isinstance(existing, real)
+            return bool(tr.fold(isinstance, [existing, real], {}).const(tr))
         if hasattr(real, "__origin__"):
             return issubclass(value.pytype(), real.__origin__)
     raise GraphBreak(breaks.OPERATION, f"isinstance(..., {cls.describe()})")
@@ -151,6 +151,8 @@ def iter_(tr: Tracer, value: Value, *sentinel: Value) -> Value:
 
 @handles(next)
 def next_(tr: Tracer, value: Value, *default: Value) -> Value:
+    if len(default) > 1:
+        raise GraphBreak(breaks.C_FUNCTION, "next() with more than two arguments")
     if not isinstance(value, (IteratorValue, ObjectValue)):
         raise Raised(tr.make_exception(TypeError, f"{value.pytype().__name__!r} object is not an iterator"))
     if isinstance(value, ObjectValue) and not default:
@@ -215,6 +217,10 @@ def round_(tr: Tracer, value: Value, *digits: Value, **named: Value) -> Value:
 def divmod_(tr: Tracer, left: Value, right: Value) -> Value:
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         raise GraphBreak(breaks.C_FUNCTION, "divmod() of a tensor")  # which torch has no method for
+    if left.is_const() and right.is_const():
+        return tr.fold(divmod, [left.const(tr), right.const(tr)], {})
+    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        raise GraphBreak(breaks.C_FUNCTION, "divmod() of an object")
     return TupleValue([tr.binary("//", left, right), tr.binary("%", left, right)])
 
 

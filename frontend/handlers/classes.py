@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..values.base import Value
+from ..values.base import Raised, Value
 from ..values.builtin_methods import call_builtin_method
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
@@ -27,7 +27,7 @@ from ..values.containers.sets import SetValue, make_set
 from ..values.descriptors import MethodValue
 from ..values.exceptions import ExceptionValue
 from ..values.facets.references import removable_handle, weak_reference
-from ..values.facets.supers import SuperValue
+from ..values.facets.supers import make_super
 from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
@@ -55,7 +55,10 @@ def tuple_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(torch.Size)
 def size(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue(args[0].unpack(tr) if args else [], cls=torch.Size)
+    items = args[0].unpack(tr) if args else []
+    if any(item.pytype() is not int for item in items):
+        raise GraphBreak(breaks.C_FUNCTION, "torch.Size() of what are no integers")
+    return TupleValue(items, cls=torch.Size)
 
 
 @constructs(dict, collections.OrderedDict)
@@ -69,9 +72,15 @@ def dict_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 def defaultdict(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     result = DictValue({}, cls=cls)
     if args and not (args[0].is_const() and args[0].const(tr) is None):
+        if not _is_callable(args[0]):
+            raise Raised(tr.make_exception(TypeError, "first argument must be callable or None"))
         result.default_factory = args[0]
     call_builtin_method(tr, result, dict, "update", args[1:], kwargs)
     return result
+
+
+def _is_callable(value: Value) -> bool:
+    return any("__call__" in vars(base) for base in value.pytype().__mro__)
 
 
 @constructs(set, frozenset)
@@ -83,7 +92,10 @@ def set_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 def deque(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(("iterable", "maxlen"), args, strict=False)) | kwargs
     items = given["iterable"].unpack(tr) if "iterable" in given else []
-    return DequeValue(items, given["maxlen"].const(tr) if "maxlen" in given else None)
+    most = given["maxlen"].const(tr) if "maxlen" in given else None
+    if given.keys() - {"iterable", "maxlen"} or (most is not None and (not isinstance(most, int) or most < 0)):
+        raise GraphBreak(breaks.C_FUNCTION, "deque() with these arguments")
+    return DequeValue(items, most)
 
 
 @constructs(range)
@@ -144,16 +156,23 @@ def object_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(super)
 def super_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 or len(args) > 2:
+        raise GraphBreak(breaks.C_FUNCTION, f"super() with {len(args)} arguments")
     if args:
-        return SuperValue(args[0].real(), args[1])
+        return make_super(tr, args[0].real(), args[1])
     frame = tr.frame
     assert frame is not None
-    own = frame.cells["__class__"].read(tr)
-    assert own is not None
+    if not frame.code.co_argcount:
+        raise Raised(tr.make_exception(RuntimeError, "super(): no arguments"))
+    if "__class__" not in frame.code.co_freevars:
+        raise Raised(tr.make_exception(RuntimeError, "super(): __class__ cell not found"))
+    if (own := frame.cells["__class__"].read(tr)) is None:
+        raise Raised(tr.make_exception(RuntimeError, "super(): empty __class__ cell"))
     first = frame.code.co_varnames[0]
     owner = frame.cells[first].read(tr) if first in frame.cells else frame.locals.get(first) or tr.load_argument(first)
-    assert owner is not None
-    return SuperValue(own.real(), owner)
+    if owner is None:
+        raise Raised(tr.make_exception(RuntimeError, "super(): arg[0] deleted"))
+    return make_super(tr, own.real(), owner)
 
 
 @constructs(enumerate)
@@ -182,6 +201,8 @@ def count(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 @constructs(functools.partial)
 def partial(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     function, *rest = args
+    if not _is_callable(function):
+        raise Raised(tr.make_exception(TypeError, "the first argument must be callable"))
     if isinstance(function, PartialValue):
         return PartialValue(function.function, [*function.args, *rest], {**function.kwargs, **kwargs})
     return PartialValue(function, rest, dict(kwargs))

@@ -7,6 +7,7 @@ does it.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from ..values.functions import PartialValue
 from ..values.objects import ObjectValue
 from ..values.tensors import TensorValue
 from .classify import is_replaced
-from .table import CLASSES, FOLDABLE, FUNCTIONS
+from .table import CLASSES, FOLDABLE, FUNCTIONS, TAKES
 
 if TYPE_CHECKING:
     from ..trace.tracer import Meaning, Tracer
@@ -52,7 +53,14 @@ def handler(tr: Tracer, obj: Any) -> Meaning | None:
     if found is None:
         return None
     if isinstance(obj, type):
-        return lambda tr, args, kwargs: found(tr, obj, args, kwargs)
+        least, most, named = TAKES.get(obj, (0, sys.maxsize, True))
+
+        def construct(tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+            if not least <= len(args) <= most or (kwargs and not named):
+                raise refused_call(obj)
+            return found(tr, obj, args, kwargs)
+
+        return construct
     name = name_of(obj)
     return lambda tr, args, kwargs: call_handler(found, name, (tr, *args), kwargs)
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 # callable -> handler(tr, *args, **kwargs) -> Value
 FUNCTIONS: dict[Any, Callable] = {}
 # class -> handler(tr, cls, args, kwargs) -> Value
 CLASSES: dict[type, Callable] = {}
+# class -> how many arguments by position it takes at least and at most, and whether any by name
+TAKES: dict[type, tuple[int, int, bool]] = {
+    **dict.fromkeys((bool, frozenset, list, set, torch.Size, tuple), (0, 1, False)),
+    **dict.fromkeys((range, slice), (1, 3, False)),
+    **dict.fromkeys((collections.OrderedDict, dict), (0, 1, True)),
+    collections.deque: (0, 2, True),
+    enumerate: (0, 2, True),
+    functools.partial: (1, sys.maxsize, True),
+    map: (2, sys.maxsize, False),
+    object: (0, 0, False),
+}
 # id of a code object -> handler(tr, function, args, kwargs) -> Value, for the functions that torch's own functions make
 CODES: dict[int, Callable] = {}
 # C functions that compute a constant from constants and touch nothing else

@@ -76,7 +76,8 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
     generation = session.generation
     if (replaces := kept()) is not None:
         ti.set_code_exec_strategy(replaces, _SKIP)
-    make, namespace, name, count = types.FunctionType, function.__globals__, function.__name__, len(names) - len(first)
+    make, method, namespace, name = types.FunctionType, types.MethodType, function.__globals__, function.__name__
+    count = len(names) - len(first)
 
     # The function is made anew each time: what holds the code for long closes a cycle through it, which never goes.
 
@@ -88,6 +89,19 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
         if kwargs or len(args) != count or not holds(*args):
             return None
         return make(replaces, namespace, name)
+
+    @ti.not_captured
+    def ready_with_more(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
+        replaces = kept()
+        if replaces is None or function.__code__ is not code or session.generation != generation:
+            return None
+        try:
+            if kwargs or len(args) != count or not holds(*first, *args, *[cell.cell_contents for cell in closure]):
+                return None
+        except ValueError:  # nothing is in a cell
+            return None
+        made = make(replaces, namespace, name, None, closure)
+        return method(made, first[0]) if first else made
 
     free, others = code.co_freevars, code.co_varnames[code.co_argcount :]
     rest = others[0] if code.co_flags & _VARARGS else None
@@ -109,19 +123,19 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
         if free:
             try:
                 frame_locals.update({name: cell.cell_contents for name, cell in zip(free, closure, strict=True)})
-            except ValueError:  # nothing is in it
+            except ValueError:
                 return None
         if not check(frame_locals):
             return None
         made = make(replaces, namespace, name, None, closure)
-        return types.MethodType(made, first[0]) if first else made
+        return method(made, first[0]) if first else made
 
     assert entry.guards is not None
-    if held_check() is not entry.guards.check or first or free or rest is not None or by_name is not None:
+    if held_check() is not entry.guards.check or rest is not None or by_name is not None:
         return ready_by_locals
-    holds = entry.guards.of_arguments(names)
+    holds = entry.guards.of_arguments((*names, *free))
     ti.set_code_exec_strategy(holds.__code__, _SKIP)
-    return ready
+    return ready_with_more if first or free else ready
 
 
 def _ready_for_module(module: torch.nn.Module, function: types.FunctionType, ready: Ready) -> Ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..breaks import INSTRUCTION, GraphBreak
+from ..breaks import EXCEPTION, INSTRUCTION, GraphBreak
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue, pairs
@@ -189,9 +189,7 @@ def dict_merge(frame: Frame, ins: Any) -> None:
     value, target = frame.pop(), frame.stack[-ins.arg]
     for key, element in pairs(frame.tr, value):
         if target.contains(frame.tr, key).truth(frame.tr):
-            function = frame.stack[-ins.arg - 2].describe()
-            message = f"{function} got multiple values for keyword argument {key.const(frame.tr)!r}"
-            raise Raised(frame.tr.make_exception(TypeError, message))
+            raise GraphBreak(EXCEPTION, f"keyword argument {key.const(frame.tr)!r} is given twice")
         target.setitem(frame.tr, key, element)
 
 
@@ -207,10 +205,7 @@ def unpack_sequence(frame: Frame, ins: Any) -> None:
 
 
 def _unpack(frame: Frame, count: int) -> list[Value]:
-    owner = frame.pop()
-    if not _is_iterable(owner):
-        message = f"cannot unpack non-iterable {owner.pytype().__name__} object"
-        raise Raised(frame.tr.make_exception(TypeError, message))
+    owner = _iterable(frame)
     items = owner.unpack(frame.tr) if _has_items(owner) else _first(frame.tr, owner.iter(frame.tr), count + 1)
     if len(items) != count:
         message = (
@@ -236,15 +231,19 @@ def _first(tr: Any, iterator: Value, count: int) -> list[Value]:
     return items
 
 
-def _is_iterable(owner: Value) -> bool:
+def _iterable(frame: Frame) -> Value:
+    """What is unpacked: on top of the stack."""
+    owner = frame.pop()
     cls = owner.pytype()
-    return hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")
+    if not hasattr(cls, "__iter__") and not hasattr(cls, "__getitem__"):
+        raise Raised(frame.tr.make_exception(TypeError, f"cannot unpack non-iterable {cls.__name__} object"))
+    return owner
 
 
 @op("UNPACK_EX")
 def unpack_ex(frame: Frame, ins: Any) -> None:
     before, after = ins.arg
-    owner, tr = frame.pop(), frame.tr
+    owner, tr = _iterable(frame), frame.tr
     if _has_items(owner):
         items = owner.unpack(tr)
     else:

@@ -14,7 +14,7 @@ from ..guards.kinds.objects import NotInDict
 from ..guards.sources import Const, Item
 from ..values.base import NULL, Raised
 from ..values.cells import CellValue
-from ..values.facets.supers import SuperValue
+from ..values.facets.supers import make_super
 from ..values.local_classes import BuildClassValue
 from .frame import Frame, op
 
@@ -145,7 +145,7 @@ def load_super_attr(frame: Frame, ins: Any) -> None:
     if function.real() is not super:
         frame.push(function.call(frame.tr, [cls, owner] if ins.arg[1] else [], {}).getattr(frame.tr, name))
         return
-    frame.push(SuperValue(cls.real(), owner).getattr(frame.tr, name))
+    frame.push(make_super(frame.tr, cls.real(), owner).getattr(frame.tr, name))
 
 
 @op("IMPORT_NAME")

@@ -5,6 +5,7 @@
 
 import builtins
 import math
+import operator
 import sys
 
 from .tables import method_polyfill, polyfill, stands_for
@@ -272,6 +273,7 @@ def _candidates(name, arguments, default):
 
 @polyfill(builtins.sorted)
 def sorted_(iterable, /, *, key=None, reverse=False):
+    reverse = operator.index(reverse)
     items = list(iterable)
     ranks = list(items) if key is None else [key(item) for item in items]
     # Turning the list around before and after keeps equal items in their order, as the original does.

@@ -38,3 +38,17 @@ UNARY: dict[str, tuple[Callable, str]] = {
     "+": (operator.pos, "__pos__"),
     "~": (operator.invert, "__invert__"),
 }
+
+
+def unsupported(symbol: str, left: type, right: type) -> str:
+    """What Python says where neither side has the operator, after it has asked whether one is a sequence."""
+    if symbol.startswith("+") and issubclass(left, _SEQUENCES):
+        return f'can only concatenate {left.__name__} (not "{right.__name__}") to {left.__name__}'
+    if symbol in ("*", "*=") and issubclass(left, _SEQUENCES):
+        return f"can't multiply sequence by non-int of type {right.__name__!r}"
+    if symbol in ("*", "*=") and issubclass(right, _SEQUENCES):
+        return f"can't multiply sequence by non-int of type {left.__name__!r}"
+    return f"unsupported operand type(s) for {symbol}: {left.__name__!r} and {right.__name__!r}"
+
+
+_SEQUENCES = (list, str, tuple)

@@ -37,7 +37,7 @@ from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
 from ..values.texts import DataText
 from .enumerations import ask_member
-from .operator_table import BINARY, COMPARE, INPLACE, UNARY
+from .operator_table import BINARY, COMPARE, INPLACE, UNARY, unsupported
 from .protocols import has_members
 from .same_tensor import may_be_one
 from .subclasses import SubclassValue
@@ -256,10 +256,7 @@ class Operators(Tracer):
         if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
             return self.binary(symbol, *storages)
         if tried or (_surely_unsupported(left) and _surely_unsupported(right)):
-            message = (
-                f"unsupported operand type(s) for {symbol}: {left.pytype().__name__!r} and {right.pytype().__name__!r}"
-            )
-            raise Raised(self.make_exception(TypeError, message))
+            raise Raised(self.make_exception(TypeError, unsupported(symbol, left.pytype(), right.pytype())))
         raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
 
     def _plain_storage(self, value: Value) -> Value:

@@ -331,23 +331,27 @@ def bind(tr: Tracer, fn: FunctionValue, args: list[Value], kwargs: dict[str, Val
         bound[names[slot]] = TupleValue(list(args[positional:]))
         slot += 1
     elif len(args) > positional:
-        raise Raised(_too_many(tr, fn, len(args)))
+        raise _refused(tr, fn, _too_many(fn, len(args)))
     extra: dict[str, Value] = {}
     accepted = names[code.co_posonlyargcount : positional + keyword_only]
     for name, value in kwargs.items():
         if name in accepted:
             if name in bound:
                 message = f"{fn.qualname}() got multiple values for argument '{name}'"
-                raise Raised(tr.make_exception(TypeError, message))
+                raise _refused(tr, fn, message)
             bound[name] = value
         else:
             extra[name] = value
     if code.co_flags & inspect.CO_VARKEYWORDS:
         bound[names[slot]] = DictValue({k: (ConstValue(k), v) for k, v in extra.items()})
         slot += 1
+    elif by_position := [repr(name) for name in names[: code.co_posonlyargcount] if name in extra]:
+        words = "got some positional-only arguments passed as keyword arguments:"
+        message = f"{fn.qualname}() {words} {', '.join(by_position).replace(chr(39) + ', ' + chr(39), ', ')}"
+        raise _refused(tr, fn, message)
     elif extra:
         message = f"{fn.qualname}() got an unexpected keyword argument '{next(iter(extra))}'"
-        raise Raised(tr.make_exception(TypeError, message))
+        raise _refused(tr, fn, message)
     if len(bound) < slot:
         _fill_defaults(tr, fn, bound)
     return bound
@@ -382,14 +386,19 @@ def _fill_defaults(tr: Tracer, fn: FunctionValue, bound: dict[str, Value]) -> No
         )
         plural = "s" if len(missing) > 1 else ""
         message = f"{fn.qualname}() missing {len(missing)} required {kind} argument{plural}: {listed}"
-        raise Raised(tr.make_exception(TypeError, message))
+        raise _refused(tr, fn, message)
 
 
-def _too_many(tr: Tracer, fn: FunctionValue, given: int) -> Value:
+def _too_many(fn: FunctionValue, given: int) -> str:
     positional, optional = fn.code.co_argcount, len(fn.defaults)
     takes = f"from {positional - optional} to {positional}" if optional else str(positional)
     plural = "" if positional == 1 and not optional else "s"
     verb = "was" if given == 1 else "were"
-    return tr.make_exception(
-        TypeError, f"{fn.qualname}() takes {takes} positional argument{plural} but {given} {verb} given"
-    )
+    return f"{fn.qualname}() takes {takes} positional argument{plural} but {given} {verb} given"
+
+
+def _refused(tr: Tracer, fn: FunctionValue, message: str) -> Exception:
+    """The program's TypeError; C code, for which a function of ours stands, has other words for it."""
+    if str(fn.globals.get("__name__")).startswith("torchmux.frontend.polyfills."):
+        return GraphBreak(C_FUNCTION, f"{fn.qualname.strip('_')}() with these arguments")
+    return Raised(tr.make_exception(TypeError, message))

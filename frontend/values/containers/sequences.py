@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ...breaks import OPERATION, GraphBreak
 from ...guards.kinds.containers import Length
 from ...guards.sources import Item, Source
 from ..base import MISSING, Lazy, Raised, Value
@@ -218,7 +219,10 @@ def _extend(tr: Tracer, owner: ListValue, other: Value) -> Value:
 
 def _insert(tr: Tracer, owner: ListValue, index: Value, value: Value) -> Value:
     items = list(owner.items(tr))
-    items.insert(index.const(tr), value)
+    number = index.const(tr)
+    if not isinstance(number, int):
+        raise GraphBreak(OPERATION, f"list.insert() at {index.describe()}")
+    items.insert(number, value)
     owner.replace(tr, items)
     return NONE
 

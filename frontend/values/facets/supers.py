@@ -57,10 +57,21 @@ class SuperValue(Value):
         return f"{out.names.const(super)}({out.names.const(self.cls)}, {out.value(self.owner)})"
 
 
+def make_super(tr: Tracer, cls: Any, owner: Value) -> SuperValue:
+    """What ``super(cls, owner)`` gives."""
+    real = owner.real()
+    of_class = isinstance(cls, type) and isinstance(real, type) and cls in real.__mro__
+    if not of_class and cls not in owner.pytype().__mro__:
+        raise GraphBreak(OPERATION, f"super() of {owner.describe()}, which is not of that class")
+    return SuperValue(cls, owner)
+
+
 def wrap_super(tr: Tracer, obj: Any, source: Source | None) -> SuperValue:
     """What ``super()`` returned before a graph break; its own attributes are read past its look-up of others."""
     if source is not None:
         tr.guards.type_is(source, super)
         tr.guards.is_object(RawAttr(source, "__thisclass__"), obj.__thisclass__)
     owner = object.__getattribute__(obj, "__self__")
+    if owner is None:
+        raise GraphBreak(OPERATION, "super() that is bound to no object")
     return SuperValue(obj.__thisclass__, tr.wrap(owner, source and RawAttr(source, "__self__")), source)
