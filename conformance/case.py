@@ -94,14 +94,14 @@ class Trial:
         if self.backend is not None:
             self.frontend.reset()
 
-    def takes_wrong_indices(self) -> None:
-        """Say that the case gives indices out of range.
+    def stops_devices(self) -> None:
+        """Say that the case gives indices out of range, or has assertions that fail.
 
         Raises:
             NotImplementedError: on the trial's device they end everything, in eager as well.
         """
         if self.device.type != "cpu":
-            raise NotImplementedError(f"an index out of range stops a device such as {self.device}, also in eager")
+            raise NotImplementedError(f"what is wrong there stops a device such as {self.device}, also in eager")
 
     def step(self, number: int) -> None:
         """Record which of its samples a case starts; what happens next is attributed to that sample."""

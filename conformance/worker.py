@@ -51,6 +51,8 @@ def main() -> None:
     requirements.frontend = head.get("frontend") or requirements.frontend
     requirements.device = head.get("device") or requirements.device
     if torch.device(requirements.device).type != "cpu":
+        # Libraries of CUDA's set these at their first use, which eager has in another case.
+        requirements.sets = (*requirements.sets, "actions of signals")
         referee.close()
         referee = referees.started(head, requirements.device, environment)
         referees.warm_up(requirements.device)

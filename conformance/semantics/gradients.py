@@ -358,7 +358,7 @@ def batch_norms(trial: Trial) -> Any:
 @case("training")
 def after_exceptions(trial: Trial) -> Any:
     """A call that raises an exception changes nothing for the next training step."""
-    trial.takes_wrong_indices()
+    trial.stops_devices()
     x, y = trial.tensor(3, 4, requires_grad=True), trial.tensor(4, 2)
     compiled = trial.compile(lambda x, i: (x[i] * 2).tanh())
     found = []

@@ -15,7 +15,7 @@ case = Collection("semantics/indices")
 
 def _in_and_out(trial: Trial, function: Callable[..., Any], right: Any, wrong: Any, *given: torch.Tensor) -> Any:
     """Results with the right index, before and after the kind of exception that the wrong one raises."""
-    trial.takes_wrong_indices()
+    trial.stops_devices()
     compiled, found = trial.compile(function), []
     for index in (right, wrong, right):
         try:

@@ -118,7 +118,7 @@ def compiled_again(trial: Trial) -> Any:
 @case()
 def nothing_is_kept_of_failures(trial: Trial) -> Any:
     """A call that raises an exception keeps nothing of what it got, and the next call is right."""
-    trial.takes_wrong_indices()
+    trial.stops_devices()
     compiled, alive, found = trial.compile(lambda x, i: x[i] * 2), [], []
     for index in ([0, 1], [9], [2], [-9], [1]):
         x = trial.tensor(4, 3)
@@ -163,7 +163,7 @@ def sizes_by_turns(trial: Trial) -> Any:
 @case(reference=False)
 def writes_after_exceptions(trial: Trial) -> Any:
     """What a program would write after the operator that raises an exception is not written, and later calls write."""
-    trial.takes_wrong_indices()
+    trial.stops_devices()
 
     def f(x: torch.Tensor, y: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         z = x.index_select(0, index) * 2

@@ -222,8 +222,24 @@ def corrections() -> Table:
 
     ``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do.
     ``one_hot`` writes to new memory in the usual order; torch's formula compares, in the order of the classes.
+    On GPUs, a resized image in channels last is one as well; torch's formulas make none of one with few channels.
     """
-    return {torch.ops.aten.native_batch_norm.default: _native_batch_norm, torch.ops.aten.one_hot.default: _one_hot}
+    aten = torch.ops.aten
+    resizing = (aten.upsample_nearest2d.vec, aten._upsample_nearest_exact2d.vec, aten.upsample_bilinear2d.vec)
+    return {
+        aten.native_batch_norm.default: _native_batch_norm,
+        aten.one_hot.default: _one_hot,
+        **{op: functools.partial(_resized, op) for op in resizing},
+    }
+
+
+def _resized(op: Any, image: Tensor, *how: Any) -> Any:
+    formula = internals.python_kernels(op).get(internals.DispatchKey.CompositeImplicitAutograd)
+    last = image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
+    if formula is None or image.device.type == "cpu" or not last:
+        return NotImplemented
+    made = formula(image, *how)
+    return made if made is NotImplemented else made.clone(memory_format=torch.channels_last)
 
 
 def _one_hot(x: Tensor, classes: int = -1) -> Tensor:

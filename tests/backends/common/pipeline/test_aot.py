@@ -11,7 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchmux
+from torchmux.backends.common.pipeline import aot
+from torchmux.backends.common.pipeline.decompose import RESAMPLING, core_aten
 from torchmux.registry import resolve
+from torchmux.torch_internals import new_fake_mode
+from torchmux.torch_internals.fake_results import correct
 
 ONNXRT = pytest.param(
     "onnxrt", marks=pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="needs onnxruntime")
@@ -470,3 +474,21 @@ def test_lstms_have_states_and_gradients_of_eagers(backend, told):
     torch.testing.assert_close(*found)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("whole", [RESAMPLING, frozenset()], ids=["whole", "decomposed"])
+def test_resized_images_stay_images_on_a_gpu(whole):
+    """With few channels, too, for which torch's formulas and fakes have the usual layout."""
+
+    class Resized(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [F.interpolate(x, scale_factor=2.0, mode=mode) for mode in ("nearest", "bilinear", "nearest-exact")]
+
+    mode = correct(new_fake_mode())
+    with mode, torch.no_grad():
+        image = torch.empty(2, 3, 5, 8, device="cuda").to(memory_format=torch.channels_last)
+    gm = torch.fx.symbolic_trace(Resized())
+    with torch.no_grad():
+        traced = aot.trace_inference(gm, mode, [image], [image], dict(core_aten()), whole)
+    found = [node.meta["val"].stride() for node in traced.gm.graph.output_node().all_input_nodes]
+    assert found == [(480, 1, 48, 3)] * 3
