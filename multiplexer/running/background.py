@@ -40,6 +40,9 @@ _POLL_S = 0.1
 _LAST_S = 5.0
 """How long the end of the program waits for a thread."""
 
+_MOMENT_S = 3.0
+"""How long a thread waits for the lock of captures at a time."""
+
 
 class Ended(BaseException):
     """The program ends, or nobody needs the result any more."""
@@ -180,7 +183,8 @@ def compile_here(setting: Setting, build: Callable[[], T], *, wait: bool) -> T:
     """Compile in this thread, in the setting of a capture.
 
     Args:
-        wait: until this is possible.
+        wait: until this is possible; otherwise for a moment only.  Who waits for a measurement may hold the lock of
+            captures, so the thread of a measurement must not wait for that.
 
     Raises:
         NotNow: it is not possible now, and ``wait`` is not set.
@@ -214,7 +218,11 @@ def _alone() -> Iterator[bool]:
 
     That tracer may compile for us and we may compile under it: neither lock is waited for while the other is held.
     """
-    with shared.lock:
+    lock = shared.lock
+    if not lock.acquire(timeout=_MOMENT_S):
+        yield False
+        return
+    try:
         theirs = internals.tracer_lock()
         if theirs is None:
             yield True
@@ -225,3 +233,5 @@ def _alone() -> Iterator[bool]:
                 theirs.release()
         else:
             yield False
+    finally:
+        lock.release()
