@@ -101,7 +101,9 @@ class Trial:
             NotImplementedError: on the trial's device they end everything, in eager as well.
         """
         if self.device.type != "cpu":
-            raise NotImplementedError(f"what is wrong there stops a device such as {self.device}, also in eager")
+            raise NotImplementedError(
+                f"a wrong index or failed assertion stops devices such as {self.device}, also in eager"
+            )
 
     def step(self, number: int) -> None:
         """Record which of its samples a case starts; what happens next is attributed to that sample."""

@@ -51,7 +51,7 @@ def main() -> None:
     requirements.frontend = head.get("frontend") or requirements.frontend
     requirements.device = head.get("device") or requirements.device
     if torch.device(requirements.device).type != "cpu":
-        # Libraries of CUDA's set these at their first use, which eager has in another case.
+        # They change at the first convolution of half precision, under each backend: a library of CUDA's, it seems.
         requirements.sets = (*requirements.sets, "actions of signals")
         referee.close()
         referee = referees.started(head, requirements.device, environment)

@@ -169,19 +169,19 @@ class Worker:
         if inputs not in self._draws:
             self._draws[inputs] = Draws(expected, _as_in_eager(exact, expected))
         known = self._draws[inputs]
-        found, few = {**expected, **got}, ""
-        differences = known.compare(found, few_draws=known.number < DRAWS)
-        while differences and all(each.what == "value" for each in differences) and known.number < DRAWS:
+        few = ""
+
+        def again() -> bool:
+            nonlocal few
             if self._drawing_s <= 0:
                 few = f"; there was time to measure eager's error {known.number} of {DRAWS} times"
-                break
+                return False
             began = time.monotonic()
             is_drawn = self._draw(inputs, exact is not None)
             self._drawing_s -= time.monotonic() - began
-            if not is_drawn:
-                break
-            places = [each.where for each in differences]
-            differences = known.compare(found, only=places, few_draws=known.number < DRAWS)
+            return is_drawn
+
+        differences = known.judge({**expected, **got}, again)
         return ("", f": {differences[0]}{few}") if differences else None
 
     def _draw(self, inputs: str, with_exact: bool) -> bool:

@@ -220,6 +220,19 @@ class Draws:
                 differences.append(difference)
         return differences + (_compare_sharing(ours, theirs) if only is None else [])
 
+    def judge(self, found: Any, again: Callable[[], bool]) -> list[Difference]:
+        """The differences that are left when eager's error was measured as often as it takes.
+
+        ``again`` adds a run, or answers that it cannot.  Only values gain by that, and only what differs is looked at.
+        """
+        differences = self.compare(found, few_draws=self.number < bounds.DRAWS)
+        while differences and self.number < bounds.DRAWS and all(each.what == "value" for each in differences):
+            if not again():
+                break
+            places = [each.where for each in differences]
+            differences = self.compare(found, only=places, few_draws=self.number < bounds.DRAWS)
+        return differences
+
 
 def compare(found: Any, draws: Sequence[tuple[Any, Any]], **how: Any) -> list[Difference]:
     """All differences between a backend's and eager's results of one case, given all runs of eager (:class:`Draws`)."""

@@ -6,7 +6,6 @@ is two frames, and no line of the program calls an operator of a graph.
 
 from __future__ import annotations
 
-import ctypes
 import linecache
 import os
 import sys
@@ -52,12 +51,7 @@ def tidy(error: BaseException) -> None:
     """Take torchmux's frames out of the traceback of ``error``, and put in the lines of the program's operators.
 
     ``config.verbose`` leaves it unchanged.  Call this where ``error`` is caught and raised again.
-
-    Raises:
-        RecursionError: that is what it is, although ctypes says so in other words.
     """
-    if type(error) is ctypes.ArgumentError and "RecursionError" in str(error):  # met while it converts an argument
-        raise RecursionError("maximum recursion depth exceeded while calling compiled code") from None
     if config.verbose:
         return
     previous = ti.set_eval_frame(None)

@@ -106,12 +106,7 @@ class Bencher:
         """
         found, ends = torch.load(of, weights_only=True), time.monotonic() + drawing
         for run, (got, known) in enumerate(zip(found, self.draws, strict=True)):
-            differences = known.compare(got, few_draws=known.number < oracle.DRAWS)
-            while differences and all(each.what == "value" for each in differences) and known.number < oracle.DRAWS:
-                if time.monotonic() > ends or not self._draw(run):
-                    break
-                places = [each.where for each in differences]
-                differences = known.compare(got, only=places, few_draws=known.number < oracle.DRAWS)
+            differences = known.judge(got, lambda run=run: time.monotonic() < ends and self._draw(run))  # type: ignore[misc]
             if differences:
                 which = "its own inputs" if run == 0 else "other floating-point inputs"
                 return {"wrong": f"on {which}: {differences[0]}", "doubt": self.doubt}
