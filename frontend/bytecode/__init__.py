@@ -23,7 +23,7 @@ from .liveness import live_locals, reads_frame
 from .loops import loop_ends, loop_exits
 from .normalize import NULL_BELOW_CALLABLE, Op, Program, normalize
 from .parameters import parameters
-from .resume import only_returns, resume_code, resume_origin
+from .resume import begins, cell_parameters, only_returns, resume_code, resume_origin
 from .trampoline import alone_trampoline, break_trampoline, eager_trampoline, reads_globals, return_trampoline
 
 __all__ = [
@@ -36,7 +36,9 @@ __all__ = [
     "after",
     "alone_trampoline",
     "assemble",
+    "begins",
     "break_trampoline",
+    "cell_parameters",
     "eager_trampoline",
     "in_handler",
     "live_locals",

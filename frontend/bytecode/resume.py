@@ -23,12 +23,17 @@ def resume_origin(code):
     return _origins.get(code)
 
 
+def begins(code):
+    """The raw instruction with which a function begins, behind what makes its frame."""
+    return 1 + next(index for index, each in enumerate(normalize(code).instructions) if each.op == "RESUME")
+
+
 def resume_code(code, index, stack, locals_):
     """The code of a function that continues in ``code`` at raw instruction ``index``.
 
     Its parameters are the stack's entries that are not NULL (``stack`` marks the NULLs with True), bottom first, then
     the locals named by ``locals_``; every other local is unbound.  All cells of ``code`` that are still needed are
-    free variables.
+    free variables, and parameters as well, the last ones: see :func:`cell_parameters`.
     """
     check_function(code)
     if two_cells(code):
@@ -44,6 +49,8 @@ def resume_code(code, index, stack, locals_):
     cells = (*code.co_cellvars, *code.co_freevars)
     used = cells if reads_frame(program) else free_names(body)
     freevars = [name for name in cells if name in used]
+    taken = (*[name for name in parameters if name is not None], *locals_)
+    held = {} if reads_frame(program) else _cell_names(freevars, (*taken, *code.co_varnames))
 
     builder = Builder(entry.positions)
     builder.prologue((), len(freevars))
@@ -52,7 +59,7 @@ def resume_code(code, index, stack, locals_):
     resumed = assemble(
         builder.instructions,
         code,
-        argnames=(*[name for name in parameters if name is not None], *locals_),
+        argnames=(*taken, *held.values()),
         cellvars=(),
         freevars=freevars,
         flags=code.co_flags & ~GENERATOR_FLAGS & ~_ARGUMENT_FLAGS | _FUNCTION_FLAGS,
@@ -61,7 +68,23 @@ def resume_code(code, index, stack, locals_):
     if reads_frame(program):
         # The rest may no longer name what reads the frame: it may hold it already.
         normalize(resumed).memo["reads_frame"] = True
+    normalize(resumed).memo["cells"] = held
     return resumed
+
+
+def cell_parameters(code):
+    """{free variable: the parameter that holds its cell} of a resume code, in the order of the parameters.
+
+    A check of a frame receives the contents of the frame's cells, so only a parameter can tell whether another function
+    shares a cell.  Code that may look into its own frame has none, as it would see them.
+    """
+    return normalize(code).memo.get("cells", {})
+
+
+def _cell_names(names, taken, prefix="__cell_"):
+    while any(name.startswith(prefix) for name in taken):
+        prefix = "_" + prefix
+    return {name: prefix + name for name in names}
 
 
 # What moves values about, and runs nothing of the program's.

@@ -17,7 +17,7 @@ from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
 from .parameters import parameters
-from .resume import GENERATOR_FLAGS, check_function, resume_code, stack_names
+from .resume import GENERATOR_FLAGS, begins, cell_parameters, check_function, resume_code, stack_names
 
 
 def return_trampoline(code, frame_fn, args, home=None):
@@ -113,14 +113,21 @@ def _going_on(program, cut, resumes):
         if name not in passed and name not in program.cellvars:
             builder.emit("LOAD_CONST", None)
             builder.emit("STORE_FAST", name)
-    resumed = resumes(cut, nulls, passed)
-    builder.begin_call(lambda: builder.closure(resumed))
     arguments = [*[name for name, null in zip(spilled, nulls, strict=True) if not null], *passed]
+    _return_resumed(builder, resumes(cut, nulls, passed), arguments)
+    return builder.instructions
+
+
+def _return_resumed(builder, resumed, arguments):
+    """Return what a resume function returns that takes the locals ``arguments`` from here."""
+    cells = cell_parameters(resumed)
+    builder.begin_call(lambda: builder.closure(resumed))
     for name in arguments:
         builder.take(name)
-    builder.end_call(len(arguments))
+    for name in cells:
+        builder.load_cell(name)
+    builder.end_call(len(arguments) + len(cells))
     builder.emit("RETURN_VALUE")
-    return builder.instructions
 
 
 def _assemble(builder, code, away=None):
@@ -139,17 +146,11 @@ def alone_trampoline(code):
     What the hook is told about the second holds for one entry of the first.
     """
     check_function(code)
-    instructions = normalize(code).instructions
-    start = 1 + next(index for index, each in enumerate(instructions) if each.op == "RESUME")
     passed = tuple(name for name in parameters(code) if name not in code.co_cellvars)
-    body = resume_code(code, start, (), passed)
+    body = resume_code(code, begins(code), (), passed)
     builder = Builder((code.co_firstlineno, code.co_firstlineno, None, None))
     builder.prologue(code.co_cellvars, len(code.co_freevars))
-    builder.begin_call(lambda: builder.closure(body))
-    for name in passed:
-        builder.take(name)
-    builder.end_call(len(passed))
-    builder.emit("RETURN_VALUE")
+    _return_resumed(builder, body, passed)
     return _assemble(builder, code), body
 
 
@@ -167,9 +168,8 @@ def _run_as_it_stands(builder, code, jump, note):
     builder.begin_call(lambda: builder.emit("LOAD_CONST", note))
     builder.end_call(0)
     builder.emit("POP_TOP")
-    instructions = normalize(code).instructions
-    start = 1 + next(index for index, each in enumerate(instructions) if each.op == "RESUME")
-    copies = copy_code(instructions, start)
+    start = begins(code)
+    copies = copy_code(normalize(code).instructions, start)
     builder.enter(list(copies.values()), copies[start])
 
 
@@ -307,10 +307,5 @@ class _Break:
             builder.emit("STORE_FAST", name)
         for name in sorted(self.bound.difference(passed)):
             builder.emit("DELETE_FAST", name)
-        resumed = self.resumes(next_index, nulls, passed)
-        builder.begin_call(lambda: builder.closure(resumed))
         arguments = [*[name for name, null in zip(spilled, nulls, strict=True) if not null], *passed]
-        for name in arguments:
-            builder.take(name)
-        builder.end_call(len(arguments))
-        builder.emit("RETURN_VALUE")
+        _return_resumed(builder, self.resumes(next_index, nulls, passed), arguments)

@@ -39,6 +39,8 @@ class Assumptions:
 
     symbolic: bool = False  # whether a size or number is symbolic, so that there is a ShapeEnv
     may_expect: bool = True  # branches that only raise are assumed not to be taken (assumed_branches.py)
+    passes_cells: bool = False  # the frame only calls a function that gets its cells as parameters as well
+    may_hook: bool = True  # hooks of tensors are part of the graph
     may_put_off: bool = True  # class statements wait until the class is needed (values/local_classes.py)
     floats: frozenset[str] = frozenset()  # sources of floats that the backend needs as constants
     whole_subclasses: bool = False  # tensors that consist of others are nodes of the graph (trace/subclasses.py)
@@ -143,6 +145,30 @@ class TextNeeded(NothingExpected):
 
     def __init__(self) -> None:
         super().__init__("a string that contains the value of a tensor is used outside of an assumed branch")
+
+
+class CellsNeeded(Restart):
+    """Whether other functions share the frame's cells is guarded, which takes the cells as parameters."""
+
+    for_good = True
+
+    def __init__(self) -> None:
+        super().__init__("another function may share a variable that is written")
+
+    def next(self, assumptions: Assumptions) -> Assumptions:
+        return assumptions.instead(passes_cells=True)
+
+
+class HookedTensorOutlives(Restart):
+    """The program gets a tensor whose hook is part of the graph: it could ask for its gradient, ahead of the hook."""
+
+    for_good = True
+
+    def __init__(self) -> None:
+        super().__init__("a tensor with a hook outlives the graph")
+
+    def next(self, assumptions: Assumptions) -> Assumptions:
+        return assumptions.instead(may_hook=False)
 
 
 class ClassNeeded(Restart):

@@ -20,9 +20,10 @@ from torchmux.registry.report import GraphReport, Strict
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..bytecode import live_locals, loop_exits, parameters, reads_globals
+from ..bytecode import begins, live_locals, loop_exits, parameters, reads_globals
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
+from ..guards.guards import GuardSet
 from ..guards.sources import Local
 from ..higher_order.graph_effects import writes_through_data
 from ..hook import eager_policy
@@ -117,6 +118,15 @@ def _up_to_break(
         text = f"False, {text}"
     captured, frame_fn = _compile(tr, out, text, compile_graph)
     return captured, frame_fn, tuple(out.arguments), stack, (*kept, *untouched)
+
+
+def with_cells(code: types.CodeType, state: CodeState) -> Captured:
+    """All of the frame goes on in a function that gets its cells as parameters as well, and is captured by itself."""
+    unguarded = GuardSet(global_state=False)
+    captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(unguarded), frame=frame_of(code))
+    captured.ending = Ending(None, 0, cuts=(begins(code),))
+    captured.code = captured.ending.code(code, None, state.resume(code), None)
+    return captured
 
 
 def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -> Captured:

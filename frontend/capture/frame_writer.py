@@ -28,6 +28,7 @@ from ..values.containers.iterators import GeneratorValue, advance
 from ..values.containers.sequences import ListValue
 from ..values.objects import ObjectValue
 from .assumed_branches import Check
+from .attempts import HookedTensorOutlives
 
 _BUILDING = "<building>"
 
@@ -168,6 +169,8 @@ class Output(FrameWriter):
         if name is None:
             if value.node.graph is not self.tr.main:
                 raise GraphBreak(REGION, f"{value.describe()} outlives the region that created it")
+            if value.node in self.tr.hooked:
+                raise HookedTensorOutlives
             name = self._outputs[value] = f"out{len(self.graph_outputs)}"
             self.graph_outputs.append(value)
         return name

@@ -41,6 +41,7 @@ def register_hook(tr: Tracer, tensor: Value, hook: Value) -> Value:
         or tensor.attrs
         or tensor.node.users
         or tensor.example._is_view()
+        or not tr.may_hook
     ):
         # Compiled code takes the gradients of its results only from outside: those that come from earlier users of the
         # tensor in the graph would pass the hook by.
@@ -49,4 +50,5 @@ def register_hook(tr: Tracer, tensor: Value, hook: Value) -> Value:
     made = tr.lift(HookedGradient).getattr(tr, "apply").call(tr, [tensor, hook], {})
     assert isinstance(made, TensorValue)
     tensor.node, tensor.example = made.node, made.example
+    tr.hooked.add(made.node)
     return HandleValue()

@@ -183,7 +183,8 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
         raise FallbackRefused(
             f"strict={session.strict!r}, but {code.co_name} would run in eager: {captured.broke.message()}"
         )
-    if captured.graph is None and captured.broke is None and not session.fullgraph:
+    whole = captured.ending is not None and captured.ending.cuts is None
+    if captured.graph is None and captured.broke is None and whole and not session.fullgraph:
         # no operator in it or in what it calls: nothing to gain
         return _in_vain(session, state, code, captured.guards, SKIP_CALL)
     _note_call_in_eager(record, captured)

@@ -114,7 +114,7 @@ def load_global(frame: Frame, ins: Any) -> None:
 
 @op("STORE_GLOBAL", "STORE_NAME")
 def store_global(frame: Frame, ins: Any) -> None:
-    frame.tr.effects.store_global(frame.namespace, ins.arg, frame.pop())
+    frame.tr.store_global(frame.namespace, ins.arg, frame.pop())
 
 
 @op("DELETE_GLOBAL", "DELETE_NAME")

@@ -11,6 +11,7 @@ import collections
 import contextvars
 import enum
 import functools
+import itertools
 import threading
 import types
 import typing
@@ -23,6 +24,8 @@ import torch
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..bytecode import cell_parameters, resume_origin
+from ..capture.attempts import CellsNeeded
 from ..guards.guards import GuardSet
 from ..guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
 from ..guards.kinds.containers import RawLength
@@ -30,7 +33,7 @@ from ..guards.kinds.equality import BuiltinPartEquals
 from ..guards.kinds.functions import FunctionGives, MethodNameIs
 from ..guards.kinds.modules import NoGlobalHooks
 from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
-from ..guards.sources import Attr, Cell, CellContents, Const, Global, RawItem, Source
+from ..guards.sources import Attr, Cell, CellContents, ClosureCell, Const, Global, Local, RawItem, Source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
 from ..values.arrays import wrap_numpy
@@ -161,6 +164,8 @@ class Reader(Tracer):
         if cls is tuple or cls is torch.Size or (isinstance(obj, tuple) and self.is_plain_namedtuple(cls)):
             return wrap_tuple(self, obj, source)
         if cls in _MAPPINGS:
+            if any(namespace is obj for namespace, _ in self.effects.globals.values()):
+                raise GraphBreak(breaks.OPERATION, "the dictionary of the globals, after a write to one of them")
             return wrap_dict(self, obj, source)
         if cls in (set, frozenset):
             return wrap_set(self, obj, source)
@@ -525,11 +530,7 @@ class Reader(Tracer):
     def guard_distinct(self) -> None:
         """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
         changed = {value.source for value in self.effects.changed_values}
-        for source, cell in self._shared_cells:
-            if cell in changed:  # a check sees what is in the frame's cells, not the cells: this one never holds
-                self.guards.same(source, cell)
-            else:
-                self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))
+        self._guard_cells(changed)
         groups: dict[type, list[Source]] = {}
         for obj in self._keep:
             value = self._memo[id(obj)]
@@ -541,6 +542,39 @@ class Reader(Tracer):
             if len(sources) > 1 and (cls in self._distinct or not changed.isdisjoint(sources)):
                 self.guards.distinct.append(sources)
 
+    def _guard_cells(self, changed: set[Source | None]) -> None:
+        """Whether other functions share the frame's cells, which matters if the trace has written to one of both.
+
+        A check sees the cells only where they are parameters.  Of variables with different names, none share a cell.
+        """
+        own = [v.source for obj in self._keep if isinstance((v := self._memo[id(obj)]).source, Cell)]
+        others = [v.source for obj in self._keep if type(v := self._memo[id(obj)]) is CellValue]
+        told: list[tuple[Source, Cell, bool]] = []
+        for source, cell in self._shared_cells:
+            if cell in changed:
+                told.append((source, cell, True))
+            else:
+                self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))
+        for cell, other in itertools.product(own, others):
+            if other is None or isinstance(other, Cell) or not (cell in changed or other in changed):
+                continue
+            if not isinstance(other, ClosureCell) or other.name == cell.name:
+                told.append((other, cell, False))
+        if not told:
+            return
+        held = cell_parameters(self.code)
+        if told[0][1].name not in held:
+            if resume_origin(self.code) is not None:  # it reads its own frame, and would see them
+                stop = GraphBreak(breaks.OPERATION, f"another function may share {told[0][1].name}, which is written")
+                stop.whole_frame = True
+                raise stop
+            raise CellsNeeded
+        for source, cell, shared in told:
+            if shared:
+                self.guards.same(source, Local(held[cell.name]))
+            else:
+                self.guards.distinct.append([source, Local(held[cell.name])])
+
     def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
         if (id(module), *names) in self._global_guards:
             return
@@ -550,9 +584,24 @@ class Reader(Tracer):
 
     # --- globals ---------------------------------------------------------------------------------------------------
 
+    def written_global(self, namespace: dict, name: str) -> Value | None:
+        """What the trace has stored under a global name; it breaks if the program has written to the dictionary."""
+        known = self._memo.get(id(namespace))
+        if known is not None and not self.effects.is_clean(known):
+            raise GraphBreak(breaks.OPERATION, f"global {name}, after a write to the dictionary of the globals")
+        return self.effects.global_value(namespace, name)
+
+    def store_global(self, namespace: dict, name: str, value: Value) -> None:
+        """Note a store to a global name; it breaks if the program has read the dictionary, which would not show it."""
+        if id(namespace) in self._memo:
+            raise GraphBreak(
+                breaks.OPERATION, f"a write to global {name}, after a use of the dictionary of the globals"
+            )
+        self.effects.store_global(namespace, name, value)
+
     def load_global(self, frame: ActiveFrame, name: str) -> Value:
         namespace = frame.namespace
-        written = self.effects.global_value(namespace, name)
+        written = self.written_global(namespace, name)
         if written is not None:
             return written
         if name in namespace:

@@ -98,6 +98,8 @@ class Trace(GraphRecorder, Reader, Operators):
         self.stop_at = assumptions.stop.step if assumptions.stop is not None else None
         self.may_expect = assumptions.may_expect
         self.expectations: list[tuple[GraphValue, bool]] = []  # conditions, and what they were taken to be
+        self.may_hook = assumptions.may_hook
+        self.hooked: set[torch.fx.Node] = set()  # tensors whose hooks are part of the graph
         self.may_put_off = assumptions.may_put_off
         self.put_off = 0  # class statements
         self.calls_first: list[Callable[[], Any]] = []  # what the frame calls before all else

@@ -242,6 +242,9 @@ class Reading(Protocol):
     def wrap_global(self, obj: Any, source: Source) -> Value:
         """A global variable."""
 
+    def is_in_module(self, source: Source | None) -> bool:
+        """Whether a path leads through a module's attributes."""
+
     def wrap_fixed(self, obj: Any, source: Source) -> Value:
         """An item of a tuple that is itself guarded by identity."""
 
@@ -256,6 +259,12 @@ class Reading(Protocol):
 
     def wrap_storage(self, obj: Any, source: Source | None) -> Value | None:
         """The builtin contents of an object whose class derives from a builtin class."""
+
+    def written_global(self, namespace: dict, name: str) -> Value | None:
+        """What the trace has stored under a global name, if it has."""
+
+    def store_global(self, namespace: dict, name: str, value: Value) -> None:
+        """Note a store to a global name."""
 
     def load_global(self, frame: ActiveFrame, name: str) -> Value:
         """What a name means in the globals and builtins of a frame."""
@@ -386,6 +395,8 @@ class Running(Protocol):
     may_expect: bool  # whether branches that only raise are taken for not taken
     expectations: list[tuple[GraphValue, bool]]  # conditions, and what they were taken to be
     put_back: list[Node]  # inputs that are restored where an expectation does not hold
+    may_hook: bool  # whether hooks of tensors are part of the graph
+    hooked: set[torch.fx.Node]  # tensors whose hooks are
     may_put_off: bool  # whether class statements wait until the class is needed
     put_off: int  # class statements that wait
     texts: int  # texts with data in them that were made, and are expected to be dropped

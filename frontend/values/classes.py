@@ -402,7 +402,7 @@ class PythonModuleValue(RealValue):
             own = isinstance(tr.static_lookup(type(module), "__getattribute__"), types.FunctionType)
             if own or (raw is not MISSING and tr.is_data_descriptor(raw)):
                 raise GraphBreak(OPERATION, f"attribute {name!r} of {self.describe()}, whose class computes it")
-        written = tr.effects.global_value(namespace, name)
+        written = tr.written_global(namespace, name)
         if written is not None:
             return written
         if name in namespace:
@@ -415,7 +415,7 @@ class PythonModuleValue(RealValue):
             raise Raised(tr.exception(error)) from None
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
-        tr.effects.store_global(self.obj.__dict__, name, value)
+        tr.store_global(self.obj.__dict__, name, value)
 
 
 class WeakrefValue(RealValue):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, DISABLED, GraphBreak
 from ..guards.kinds.objects import Is, NoAttribute
-from ..guards.sources import Attr, ClosureCell, Const, Item, Source
+from ..guards.sources import Argument, Attr, ClosureCell, Const, Item, Source
 from .base import MISSING, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 from .cells import CellValue
@@ -197,8 +197,11 @@ def wrap_function(tr: Tracer, fn: types.FunctionType, source: Source | None) -> 
         value.closure = tuple(cells)
     if fn.__defaults__:
         defaults = Attr(base, "__defaults__")
-        tr.guards.is_object(defaults, fn.__defaults__)
-        value.defaults = [tr.wrap_fixed(d, Item(defaults, i)) for i, d in enumerate(fn.__defaults__)]
+        if source is not None and isinstance(source.root(), Argument) and not tr.is_in_module(source):
+            value.defaults = tr.wrap(fn.__defaults__, defaults).unpack(tr)  # the function may be made in each call
+        else:
+            tr.guards.is_object(defaults, fn.__defaults__)
+            value.defaults = [tr.wrap_fixed(d, Item(defaults, i)) for i, d in enumerate(fn.__defaults__)]
     if fn.__kwdefaults__:
         kwdefaults = Attr(base, "__kwdefaults__")
         value.kwdefaults = {k: tr.wrap(d, Item(kwdefaults, k)) for k, d in fn.__kwdefaults__.items()}

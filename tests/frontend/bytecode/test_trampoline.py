@@ -14,6 +14,7 @@ import pytest
 
 from torchmux.frontend.bytecode import (
     break_trampoline,
+    cell_parameters,
     in_handler,
     live_locals,
     normalize,
@@ -136,7 +137,9 @@ class Stepper:
         op = program.ops[program.first_op[index]]
         if in_handler(program, index) or op.name in ("RETURN_VALUE", "UNSUPPORTED"):
             return code
-        return cut(code, self.global_names, index, stack, frozenset(locals_), self.resumes_of(code))
+        trampoline = cut(code, self.global_names, index, stack, frozenset(locals_), self.resumes_of(code))
+        normalize(trampoline).memo["cells"] = cell_parameters(code)  # it is called as the resume code is
+        return trampoline
 
 
 def resumes_at(code, program, stack):
@@ -205,7 +208,8 @@ def test_resume_code_reads_like_the_user_s():
     assert resumed.co_firstlineno == outer.__code__.co_firstlineno
     assert resumed.co_freevars == ("x", "y")
     assert resumed.co_cellvars == ()
-    assert resumed.co_varnames[: resumed.co_argcount] == ("__stack_0", "__stack_1")
+    assert resumed.co_varnames[: resumed.co_argcount] == ("__stack_0", "__stack_1", "__cell_x", "__cell_y")
+    assert cell_parameters(resumed) == {"x": "__cell_x", "y": "__cell_y"}
     assert resume_origin(resumed) == (outer.__code__, index)
     assert resume_origin(outer.__code__) is None
     assert (None, None) not in [position[:2] for position in resumed.co_positions()]

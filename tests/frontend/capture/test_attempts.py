@@ -102,6 +102,26 @@ def wants_constants(gm, inputs):
     return gm
 
 
+def sharing():
+    size = 0
+
+    def get():
+        return size
+
+    def shares(x):
+        nonlocal size
+        size = len(x)
+        return x * get()
+
+    return shares
+
+
+def returns_hooked(x):
+    y = x * 2
+    y.register_hook(lambda grad: grad * 3)
+    return y + 1, y
+
+
 def _is_float(node):
     return isinstance(node.meta.get("example_value"), torch.SymFloat)
 
@@ -142,6 +162,16 @@ REASONS = {
         returns_text, [(X,), (X.double(),)], "eager",
         r"attempt 1 starts again: a string that contains the value of a tensor is used outside .* \(may_expect: ",
         [3, 2],
+    ),
+    "CellsNeeded": (
+        sharing(), [(X,)], "eager",
+        r"attempt 1 starts again: another function may share a variable .* \(passes_cells: False -> True\)",
+        [2],
+    ),
+    "HookedTensorOutlives": (
+        returns_hooked, [(X.clone().requires_grad_(),)], "eager",
+        r"attempt 1 starts again: a tensor with a hook outlives the graph \(may_hook: True -> False\)",
+        [3],
     ),
     "ClassNeeded": (
         returns_a_class, [(X,), (X.double(),)], "eager",

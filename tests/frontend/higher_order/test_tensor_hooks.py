@@ -13,7 +13,7 @@ def two_hooks(x, w):
     y.register_hook(lambda grad: grad * 2)
     z = y.sin()
     z.register_hook(lambda grad: None)
-    return (y + z).sum(), y
+    return (y + z).sum()
 
 
 def clipped(x, w):
@@ -65,10 +65,27 @@ def of_an_argument(x, w):
     return (x * w).sum()
 
 
+def outlives(x, w):
+    y = x * w
+    y.register_hook(lambda grad: grad * 10)
+    y.retain_grad()
+    z = (y * y).sum()
+    z.backward(retain_graph=True)
+    return z, y.grad, torch.autograd.grad(z, y, retain_graph=True)[0]
+
+
+def is_returned(x, w):
+    y = x * w
+    y.register_hook(lambda grad: grad * 10)
+    return (y * y).sum(), y
+
+
 ONE_GRAPH = [two_hooks, clipped, changed_afterwards]
 
 
-@pytest.mark.parametrize("function", [*ONE_GRAPH, used_before, of_a_view, notes, removed, of_an_argument])
+@pytest.mark.parametrize(
+    "function", [*ONE_GRAPH, outlives, is_returned, used_before, of_a_view, notes, removed, of_an_argument]
+)
 def test_hooks_are_as_in_eager(function):
     compiled = torchmux.compile(function, backend="aot_eager", fullgraph=function in ONE_GRAPH)
     outcomes = []
@@ -77,7 +94,9 @@ def test_hooks_are_as_in_eager(function):
         x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4, requires_grad=True)
         results = each(x, w)
         results = results if isinstance(results, tuple) else (results,)
-        sum(result.sum() for result in results).backward()
+        if function is is_returned:
+            results = (*results, *torch.autograd.grad(results[0], results[1], retain_graph=True))
+        sum(result.sum() for result in results if result.requires_grad).backward()
         outcomes.append([*results, x.grad, w.grad])
     for found in outcomes[1:]:
         for a, b in zip(outcomes[0], found, strict=True):
