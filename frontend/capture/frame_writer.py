@@ -144,7 +144,7 @@ class Output(FrameWriter):
     def container(self, opening: str, closing: str, items: list[Value]) -> str:
         if opening == "(" and not items:
             return "()"
-        return opening + ", ".join(map(self.value, items)) + closing
+        return opening + ", ".join([self.value(item) for item in items]) + closing  # a list hides no StopIteration
 
     def temporary(self, text: str) -> str:
         self._count += 1

@@ -28,7 +28,7 @@ from ..values.containers.sequences import TupleValue
 from ..values.descriptors import MethodValue
 from ..values.exceptions import TracebackValue
 from ..values.functions import FunctionValue
-from ..values.objects import ObjectValue
+from ..values.objects import ObjectValue, of_protocol
 from ..values.tensors import TensorValue
 from .resolve import polyfill_of
 from .table import CODES, handles
@@ -98,10 +98,18 @@ def issubclass_(tr: Tracer, cls: Value, other: Value) -> Value:
         raise Raised(tr.exception(error)) from None
 
 
+def _name(tr: Tracer, function: Any, name: Value, *more: Any) -> str:
+    """The name of an attribute that ``function`` takes; it raises what ``function`` raises for another object."""
+    found = name.const(tr)
+    if not isinstance(found, str):
+        tr.fold(function, [types.SimpleNamespace(), found, *more], {})
+    return found
+
+
 @handles(getattr)
 def getattr_(tr: Tracer, value: Value, name: Value, *default: Value) -> Value:
     try:
-        return value.getattr(tr, name.const(tr))
+        return value.getattr(tr, _name(tr, getattr, name))
     except Raised as raised:
         if default and issubclass(raised.value.pytype(), AttributeError):
             return default[0]
@@ -111,7 +119,7 @@ def getattr_(tr: Tracer, value: Value, name: Value, *default: Value) -> Value:
 @handles(hasattr)
 def hasattr_(tr: Tracer, value: Value, name: Value) -> Value:
     try:
-        value.getattr(tr, name.const(tr))
+        value.getattr(tr, _name(tr, hasattr, name))
     except Raised as raised:
         if issubclass(raised.value.pytype(), AttributeError):
             return ConstValue(False)
@@ -121,13 +129,13 @@ def hasattr_(tr: Tracer, value: Value, name: Value) -> Value:
 
 @handles(setattr)
 def setattr_(tr: Tracer, value: Value, name: Value, new: Value) -> Value:
-    value.setattr(tr, name.const(tr), new)
+    value.setattr(tr, _name(tr, setattr, name, None), new)
     return NONE
 
 
 @handles(delattr)
 def delattr_(tr: Tracer, value: Value, name: Value) -> Value:
-    value.delattr(tr, name.const(tr))
+    value.delattr(tr, _name(tr, delattr, name))
     return NONE
 
 
@@ -182,7 +190,7 @@ def hash_(tr: Tracer, value: Value) -> Value:
     if isinstance(value, ObjectValue):
         method = value.special(tr, "__hash__")
         if method is not None:
-            return method.call(tr, [], {})
+            return of_protocol(method.call(tr, [], {}), "__hash__")
     if value.is_const():
         return tr.fold(hash, [value.const(tr)], {})
     raise GraphBreak(breaks.OPERATION, f"hash() of {value.describe()}")
@@ -255,7 +263,13 @@ def _numeric(tr: Tracer, function: Any, name: str, args: list[Value]) -> Value:
 
 @handles(vars)
 def vars_(tr: Tracer, value: Value) -> Value:
-    return value.getattr(tr, "__dict__")
+    try:
+        return value.getattr(tr, "__dict__")
+    except Raised as raised:
+        if issubclass(raised.value.pytype(), AttributeError):
+            message = "vars() argument must have __dict__ attribute"
+            raise Raised(tr.make_exception(TypeError, message)) from None
+        raise
 
 
 @handles(dir)

@@ -6,6 +6,7 @@ import builtins
 import collections
 import functools
 import itertools
+import operator
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from ..values.exceptions import ExceptionValue
 from ..values.facets.references import removable_handle, weak_reference
 from ..values.facets.supers import make_super
 from ..values.functions import PartialValue
-from ..values.objects import ObjectValue
+from ..values.objects import ObjectValue, of_protocol
 from ..values.tensors import TensorValue
 from .table import constructs
 
@@ -125,8 +126,9 @@ def number(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
             return tr.emit("call_function", torch.sym_float if cls is float else torch.sym_int, [value], {})
         if isinstance(value, TensorValue):
             return value.call_method(tr, f"__{cls.__name__}__", [], {})
-        if isinstance(value, ObjectValue) and (found := value.special(tr, f"__{cls.__name__}__")) is not None:
-            return found.call(tr, [], {})
+        name = f"__{cls.__name__}__"
+        if isinstance(value, ObjectValue) and (found := value.special(tr, name)) is not None:
+            return of_protocol(found.call(tr, [], {}), name)
     return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
 
 
@@ -177,8 +179,11 @@ def super_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(enumerate)
 def enumerate_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if not args and "iterable" not in kwargs:
+        raise GraphBreak(breaks.C_FUNCTION, "enumerate() of nothing")
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstValue(0))
-    return EnumerateIterator((args or [kwargs["iterable"]])[0].iter(tr), start.const(tr))
+    first = tr.fold(operator.index, [start.const(tr)], {})
+    return EnumerateIterator((args or [kwargs["iterable"]])[0].iter(tr), first.const(tr))
 
 
 @constructs(zip)
@@ -195,7 +200,10 @@ def map_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 @constructs(itertools.count)
 def count(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     start = args[0] if args else kwargs.get("start", ConstValue(0))
-    return CountIterator(start, args[1] if len(args) > 1 else kwargs.get("step", ConstValue(1)))
+    step = args[1] if len(args) > 1 else kwargs.get("step", ConstValue(1))
+    if not all(issubclass(value.pytype(), (int, float)) for value in (start, step)):
+        raise GraphBreak(breaks.C_FUNCTION, f"itertools.count of {start.describe()} and {step.describe()}")
+    return CountIterator(start, step)
 
 
 @constructs(functools.partial)

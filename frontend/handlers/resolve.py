@@ -83,8 +83,13 @@ def method_of_first_argument(tr: Tracer, obj: Any) -> Meaning | None:
         owner, *rest = args
         if isinstance(owner, TensorValue) and is_replaced(torch.Tensor, name):
             raise GraphBreak(OPERATION, f"Tensor.{name} in the place of which there is another")
-        if cls is object and name in _OBJECT_METHODS and not isinstance(owner, (ObjectValue, ClassValue)):
-            return _object_method(tr, name, owner, rest)
+        if not issubclass(owner.pytype(), cls):
+            raise refused_call(obj)
+        if isinstance(owner, ConstValue) and cls is not object and tr.static_lookup(owner.pytype(), name) is not obj:
+            raise refused_call(obj)  # the class of the constant has another
+        if cls is object and not isinstance(owner, (ObjectValue, ClassValue)):
+            if name in _OBJECT_METHODS or isinstance(owner, ConstValue):
+                return _object_method(tr, name, owner, rest)
         return owner.call_c_method(tr, cls, name, rest, kwargs)
 
     return call
@@ -131,8 +136,8 @@ def _object_method(tr: Tracer, name: str, owner: Value, args: list[Value]) -> Va
     """A method of ``object`` on something that is no object of a Python class."""
     if name == "__getattribute__":
         return owner.getattr(tr, args[0].const(tr))
-    if name == "__eq__":
-        return ConstValue(owner is args[0])
+    if name == "__eq__" and owner is args[0]:
+        return ConstValue(True)
     raise GraphBreak(C_FUNCTION, f"object.{name}")
 
 

@@ -169,7 +169,7 @@ def is_same_size(tr: Tracer, left: Value, right: Value) -> Value:
 
 @handles(torch.result_type)
 def result_type(tr: Tracer, *values: Value, **named: Value) -> Value:
-    return ConstValue(torch.result_type(*(v.fake(tr) for v in [*values, *named.values()])))
+    return tr.fold(torch.result_type, [v.fake(tr) for v in [*values, *named.values()]], {})
 
 
 @handles(torch.broadcast_shapes)

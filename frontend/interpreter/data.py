@@ -9,7 +9,7 @@ from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue, pairs
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
-from ..values.containers.sets import SetValue
+from ..values.containers.sets import SetValue, by_hash
 from ..values.texts import DataText, has_data
 from .frame import Frame, op
 
@@ -101,7 +101,7 @@ def build_list(frame: Frame, ins: Any) -> None:
 
 @op("BUILD_SET")
 def build_set(frame: Frame, ins: Any) -> None:
-    frame.push(SetValue({value.hash_key(frame.tr): value for value in frame.popn(ins.arg)}))
+    frame.push(SetValue(by_hash(frame.tr, frame.popn(ins.arg))))
 
 
 @op("BUILD_MAP")
@@ -117,7 +117,10 @@ def build_map(frame: Frame, ins: Any) -> None:
 def build_const_key_map(frame: Frame, ins: Any) -> None:
     keys = frame.pop().unpack(frame.tr)
     values = frame.popn(ins.arg)
-    frame.push(DictValue({k.hash_key(frame.tr): (k, v) for k, v in zip(keys, values, strict=True)}))
+    result = DictValue({})
+    for key, value in zip(keys, values, strict=True):  # equal keys are one, the first
+        result.setitem(frame.tr, key, value)
+    frame.push(result)
 
 
 @op("BUILD_SLICE")

@@ -31,7 +31,7 @@ from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.facets.references import NewWeakrefValue
-from ..values.objects import ObjectValue
+from ..values.objects import ObjectValue, of_protocol
 from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
@@ -97,7 +97,8 @@ class Operators(Tracer):
             ask_member(self, left.const(self), name, f"__i{name[2:]}")
             ask_member(self, right.const(self), reflected)
             return self._fold_binary(function, symbol, left, right)
-        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        is_text = symbol == "%" and left.pytype() in (str, bytes)
+        if (isinstance(left, TensorValue) or isinstance(right, TensorValue)) and not is_text:
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
                 for side, asked in ((left, name), (right, reflected)):
                     if isinstance(side, TensorValue):
@@ -206,23 +207,7 @@ class Operators(Tracer):
             return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ARRAYS) and not getattr(left, "is_number", False):
             return array_items.inplace(self, symbol, left, right)
-        if isinstance(left, ListValue) and symbol == "+=":
-            left.call_method(self, "extend", [right], {})
-            return left
-        if isinstance(left, ListValue) and symbol == "*=":
-            left.replace(self, left.items(self) * right.const(self))
-            return left
-        if isinstance(left, DequeValue) and symbol == "+=":
-            left.call_method(self, "extend", [right], {})
-            return left
-        if isinstance(left, DictValue) and symbol == "|=":
-            left.call_method(self, "update", [right], {})
-            return left
-        if isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
-            merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})
-            assert isinstance(merged, SetValue)
-            mirror = right.mirror if isinstance(right, SetValue) and left.mirror is not None else None
-            left.replace(self, dict(merged.entries), None if mirror is None else function(left.mirror, mirror))
+        if self._changed_in_place(symbol, left, right):
             return left
         if isinstance(left, ObjectValue):
             method = self.special_method(left, name)
@@ -230,7 +215,29 @@ class Operators(Tracer):
                 result = method.call(self, [right], {})
                 if not _is_not_implemented(result):
                     return result
+            elif self._changed_in_place(symbol, self._plain_storage(left), right):
+                return left
         return self.binary(symbol[:-1], left, right)
+
+    def _changed_in_place(self, symbol: str, left: Value, right: Value) -> bool:
+        """Do what a builtin container does to itself for ``left <symbol> right``, if it does."""
+        if isinstance(left, (ListValue, DequeValue)) and symbol == "+=":
+            left.call_method(self, "extend", [right], {})
+        elif isinstance(left, ListValue) and symbol == "*=" and issubclass(right.pytype(), int):
+            left.replace(self, left.items(self) * right.const(self))
+        elif isinstance(left, DictValue) and symbol == "|=":
+            left.call_method(self, "update", [right], {})
+        elif isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
+            right = self._plain_storage(right)
+            if not isinstance(right, SetValue):
+                return False
+            merged = left.call_method(self, _SET_METHODS[symbol[:-1]], [right], {})
+            assert isinstance(merged, SetValue)
+            known = left.mirror is not None and right.mirror is not None
+            left.replace(self, dict(merged.entries), INPLACE[symbol][0](left.mirror, right.mirror) if known else None)
+        else:
+            return False
+        return True
 
     def _dunder(self, symbol: str, name: str, reflected: str, left: Value, right: Value) -> Value:
         refuse_operator(self, symbol, left, right)
@@ -529,7 +536,7 @@ class Operators(Tracer):
             method = value.special(self, "__str__") if conversion == "s" else None
             method = method or value.special(self, "__repr__")
             if method is not None:
-                return method.call(self, [], {})
+                return of_protocol(method.call(self, [], {}), "__str__")
             if isinstance(value, ExceptionValue):
                 return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
         function = {"s": str, "r": repr, "a": ascii}[conversion]
@@ -540,7 +547,10 @@ class Operators(Tracer):
         if isinstance(value, ObjectValue):
             method = value.special(self, "__format__")
             if method is not None:
-                return method.call(self, [ConstValue(text)], {})
+                return of_protocol(method.call(self, [ConstValue(text)], {}), "__format__")
+            if text and self.static_lookup(value.cls, "__format__") is object.__format__:
+                message = f"unsupported format string passed to {value.cls.__name__}.__format__"
+                raise Raised(self.make_exception(TypeError, message))
             value = self.convert(value, "s")
         if isinstance(value, TensorValue) and not text and self.may_expect:
             self.texts += 1

@@ -181,12 +181,18 @@ class KnownArrayValue(Value):
         return computed(tr, getattr(self.array, name), args, kwargs)
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        if self.written or not key.is_const() or self.array[key.const(tr)].ndim:  # which may be a view
+        if self.written or not key.is_const() or self._may_share(key.const(tr)):
             return self.for_writing(tr).getitem(tr, key)
         return computed(tr, operator.getitem, [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self.for_writing(tr).setitem(tr, key, value)
+
+    def _may_share(self, key: Any) -> bool:
+        try:
+            return bool(self.array[key].ndim)  # a view
+        except IndexError:
+            return False
 
     def for_writing(self, tr: Tracer) -> ArrayValue:
         """The array of the graph, which from now on is the only one."""

@@ -10,7 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import C_FUNCTION, GraphBreak
-from .base import Raised, Value, call_handler
+from .base import MISSING, Raised, Value, call_handler
 from .constants import ConstValue
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class BuiltinMethodValue(Value):
 
     def rebuild(self, out: FrameWriter) -> str:
         # by the descriptor itself: the owner's class may override the name
-        raw = next(base.__dict__[self.name] for base in self.cls.__mro__ if self.name in base.__dict__)
+        raw = _of_class(self.cls, self.name)
         owner = out.value(self.owner)
         # with its class, which CPython assumes where C requested the defining class
         return f"{out.names.const(raw)}.__get__({owner}, {out.names.const(type)}({owner}))"
@@ -72,9 +72,17 @@ def builtin_method(tr: Tracer, owner: Value, name: str) -> Value:
     cls = owner.pytype()
     if name == "__class__":
         return tr.lift(cls)
-    if not hasattr(cls, name):
+    raw = _of_class(cls, name)
+    if raw is MISSING:
         raise _no_attribute(tr, cls, name)
+    if raw is None or isinstance(raw, str):  # __hash__, __doc__
+        return ConstValue(raw)
     return BuiltinMethodValue(owner, cls, name)
+
+
+def _of_class(cls: type, name: str) -> Any:
+    """What a class has for its instances under this name, and not what its metaclass has for the class."""
+    return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), MISSING)
 
 
 def call_builtin_method(
@@ -119,7 +127,7 @@ def no_such_method(
     tr: Tracer, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value | None:
     """The program's own AttributeError, where the class has no such name."""
-    if not hasattr(cls, name):
+    if _of_class(cls, name) is MISSING:
         raise _no_attribute(tr, cls, name)
     return None
 
@@ -128,9 +136,10 @@ def constants(
     tr: Tracer, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value | None:
     """A method of a constant with constant arguments, called for real."""
-    if kwargs or not owner.is_const() or not all(a.is_const() for a in args):
+    if kwargs or cls is object or not owner.is_const() or not all(a.is_const() for a in args):
         return None
-    return tr.fold(getattr(owner.const(tr), name), [a.const(tr) for a in args], {})
+    found = owner.const(tr)
+    return tr.fold(_of_class(cls, name).__get__(found, type(found)), [a.const(tr) for a in args], {})
 
 
 METHOD_ORDER = (own_table, protocol, method_polyfill, no_such_method, constants)
@@ -153,6 +162,13 @@ def _setitem(tr: Tracer, owner: Value, key: Value, value: Value) -> Value:
     return NONE
 
 
+def _equal(tr: Tracer, owner: Value, other: Value, expected: bool) -> Value:
+    """``__eq__`` and ``__ne__``, called by name: they only compare with their own kind."""
+    if not (issubclass(other.pytype(), owner.pytype()) or issubclass(owner.pytype(), other.pytype())):
+        raise GraphBreak(C_FUNCTION, f"{owner.pytype().__name__}.__eq__ with {other.describe()}")
+    return ConstValue(tr.equal(owner, other) is expected)
+
+
 PROTOCOL: dict[str, Any] = {
     "__len__": lambda tr, owner: owner.length(tr),
     "__iter__": lambda tr, owner: owner.iter(tr),
@@ -161,8 +177,8 @@ PROTOCOL: dict[str, Any] = {
     "__delitem__": _delitem,
     "__contains__": lambda tr, owner, item: owner.contains(tr, item),
     "__bool__": lambda tr, owner: ConstValue(owner.truth(tr)),
-    "__eq__": lambda tr, owner, other: ConstValue(tr.equal(owner, other)),
-    "__ne__": lambda tr, owner, other: ConstValue(not tr.equal(owner, other)),
+    "__eq__": lambda tr, owner, other: _equal(tr, owner, other, True),
+    "__ne__": lambda tr, owner, other: _equal(tr, owner, other, False),
     "__init__": lambda tr, owner, *args, **kwargs: NONE,  # what cannot be changed is complete when it is allocated
     "__hash__": lambda tr, owner: ConstValue(hash(owner.hash_key(tr))),
 }

@@ -319,7 +319,9 @@ class ClassValue(RealValue):
             tr.guard_lookup(cls, "__init__", init)
             if isinstance(init, types.FunctionType):
                 tr.guard_class_attribute(cls, "__init__", init)
-                tr.wrap(init, None).call(tr, [made, *args], kwargs)
+                result = tr.wrap(init, None).call(tr, [made, *args], kwargs)
+                if not (result.is_const() and result.const(tr) is None):
+                    raise GraphBreak(OPERATION, f"__init__ of {cls.__qualname__} that returns {result.describe()}")
             elif isinstance(made, ObjectValue) and init is not object.__init__:
                 made.call_c_method(tr, init.__objclass__, "__init__", args, kwargs)
             elif init is object.__init__ and (args or kwargs) and not isinstance(new, types.FunctionType):

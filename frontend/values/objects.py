@@ -105,9 +105,9 @@ class ObjectValue(Value):
 
     def truth(self, tr: Tracer) -> bool:
         if (found := self.special(tr, "__bool__")) is not None:
-            return found.call(tr, [], {}).truth(tr)
+            return of_protocol(found.call(tr, [], {}), "__bool__").truth(tr)
         if (found := self.special(tr, "__len__")) is not None:
-            return found.call(tr, [], {}).truth(tr)
+            return of_protocol(found.call(tr, [], {}), "__len__").truth(tr)
         self.refuse_c(tr, "__bool__", "__len__")
         storage = self.storage(tr)
         return storage.truth(tr) if storage is not None else True
@@ -359,7 +359,7 @@ class ObjectValue(Value):
         return builtin(storage)
 
     def length(self, tr: Tracer) -> Value:
-        return self._through(tr, "__len__", [], lambda s: s.length(tr))
+        return of_protocol(self._through(tr, "__len__", [], lambda s: s.length(tr)), "__len__")
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         if (
@@ -532,6 +532,23 @@ def _is_behind_a_descriptor(cls: type, name: str) -> bool:
     return hasattr(type(raw), "__set__") and not isinstance(
         raw, types.MemberDescriptorType | types.GetSetDescriptorType
     )
+
+
+_PROTOCOLS: dict[str, type] = {
+    "__bool__": bool, "__len__": int, "__hash__": int, "__repr__": str, "__str__": str, "__format__": str,
+    "__int__": int, "__float__": float, "__complex__": complex,
+}  # fmt: skip
+
+
+def of_protocol(result: Value, name: str) -> Value:
+    """What a special method has returned; it breaks where Python would refuse or change that."""
+    is_right = issubclass(result.pytype(), str) if _PROTOCOLS[name] is str else result.pytype() is _PROTOCOLS[name]
+    if is_right and name in ("__len__", "__hash__") and result.is_const():
+        number = result.real()
+        is_right = 0 <= number <= sys.maxsize if name == "__len__" else number == hash(number)
+    if not is_right:
+        raise GraphBreak(OPERATION, f"{name} that returns {result.describe()}")
+    return result
 
 
 _MISSING_PROTOCOL = {

@@ -17,7 +17,7 @@ from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue, SymValue, is_another
 from .iteration import IteratorValue, SequenceIterator
 from .sequences import TupleValue
-from .sets import SetValue
+from .sets import SetValue, by_hash
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -300,6 +300,8 @@ def _popitem(tr: Tracer, owner: DictValue, last: Value = TRUE) -> Value:
 
 
 def _update(tr: Tracer, owner: DictValue, *others: Value, **kwargs: Value) -> Value:
+    if len(others) > 1:
+        raise GraphBreak(C_FUNCTION, f"{owner.cls.__name__}.update with {len(others)} arguments")
     for other in others:
         for key, element in pairs(tr, other):
             owner.setitem(tr, key, element)
@@ -316,9 +318,12 @@ def pairs(tr: Tracer, other: Value) -> list[tuple[Value, Value]]:
     if hasattr(other.pytype(), "keys"):
         return [(key, other.getitem(tr, key)) for key in other.call_method(tr, "keys", [], {}).unpack(tr)]
     result = []
-    for pair in other.unpack(tr):
-        key, element = pair.unpack(tr)
-        result.append((key, element))
+    for position, pair in enumerate(other.unpack(tr)):
+        parts = pair.unpack(tr)
+        if len(parts) != 2:
+            message = f"dictionary update sequence element #{position} has length {len(parts)}; 2 is required"
+            raise Raised(tr.make_exception(ValueError, message))
+        result.append((parts[0], parts[1]))
     return result
 
 
@@ -466,7 +471,7 @@ class DictViewValue(Value):
 
     def as_set(self, tr: Tracer) -> SetValue:
         """A set with the view's elements, for set algebra on views."""
-        return SetValue({value.hash_key(tr): value for value in self.unpack(tr)})
+        return SetValue(by_hash(tr, self.unpack(tr)))
 
     def rebuild(self, out: FrameWriter) -> str:
         return f"{out.value(self.owner)}.{self.kind}()"

@@ -81,7 +81,11 @@ class SequenceValue(Value):
     def getitem(self, tr: Tracer, key: Value) -> Value:
         index = self._index(tr, key)
         if isinstance(index, slice):
-            return self._slice(tr, self.items(tr)[index])
+            try:
+                taken = self.items(tr)[index]
+            except (TypeError, ValueError) as error:
+                raise Raised(tr.exception(error)) from None
+            return self._slice(tr, taken)
         if not -len(self._items) <= index < len(self._items):
             kind = "tuple" if isinstance(self, TupleValue) else "list"
             raise Raised(tr.make_exception(IndexError, f"{kind} index out of range"))
@@ -231,7 +235,7 @@ def _pop(tr: Tracer, owner: ListValue, index: Value = LAST) -> Value:
     items = list(owner.items(tr))
     try:
         element = items.pop(index.const(tr))
-    except IndexError as error:
+    except (IndexError, TypeError) as error:
         raise Raised(tr.exception(error)) from None
     owner.replace(tr, items)
     return element
@@ -400,7 +404,7 @@ class RangeValue(Value):
         return bool(self.value)
 
     def length(self, tr: Tracer) -> Value:
-        return ConstValue(len(self.value))
+        return tr.fold(len, [self.value], {})
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         return tr.lift(getattr(self.value, name)) if name in ("start", "stop", "step") else super().getattr(tr, name)

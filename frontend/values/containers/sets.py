@@ -218,7 +218,7 @@ def _pop(tr: Tracer, owner: SetValue) -> Value:
 def _update(tr: Tracer, owner: SetValue, *others: Value) -> Value:
     entries, mirror = dict(owner.entries), owner.mirror
     for other in others:
-        added = {value.hash_key(tr): value for value in other.unpack(tr)}
+        added = by_hash(tr, other.unpack(tr))
         entries.update({key: value for key, value in added.items() if key not in entries})
         real: Any = (
             other.mirror if isinstance(other, SetValue) else dict(added) if other.pytype() is dict else list(added)
@@ -263,6 +263,14 @@ def _is_plain(entries: dict[Any, Value]) -> bool:
     return all(value.is_const() for value in entries.values())
 
 
+def by_hash(tr: Tracer, elements: list[Value]) -> dict[Any, Value]:
+    """The entries of a set of these elements: of those that are equal, the first."""
+    entries: dict[Any, Value] = {}
+    for element in elements:
+        entries.setdefault(element.hash_key(tr), element)
+    return entries
+
+
 def make_set(tr: Tracer, given: Value, cls: type) -> SetValue:
     """``set(given)``; what comes from a set or a dictionary is stored in another order than the rest."""
     if isinstance(given, SetValue):
@@ -273,9 +281,7 @@ def make_set(tr: Tracer, given: Value, cls: type) -> SetValue:
             given.unpack(tr)  # guards the order
             real = given.obj
         return SetValue(dict(given.entries), cls=cls, mirror=None if real is None else cls(real))
-    entries: dict[Any, Value] = {}
-    for element in given.unpack(tr):
-        entries.setdefault(element.hash_key(tr), element)
+    entries = by_hash(tr, given.unpack(tr))
     kept = dict(entries) if issubclass(given.pytype(), dict) else list(entries)
     return SetValue(entries, cls=cls, mirror=cls(kept) if _is_plain(entries) else None)
 
