@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import enum
 import math
 import operator
 import types
@@ -35,7 +34,7 @@ from ..values.objects import ObjectValue, of_protocol
 from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
-from ..values.texts import DataText
+from ..values.texts import DataText, format_args, text_arg
 from .enumerations import ask_member
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY, unsupported
 from .protocols import has_members
@@ -197,7 +196,7 @@ class Operators(Tracer):
             merged.call_method(self, "update", [right], {})
             return merged
         if symbol == "%" and isinstance(left, ConstValue) and isinstance(left.value, str):
-            return self.fold(operator.mod, [left.value, _format_args(self, right)], {})
+            return self.fold(operator.mod, [left.value, format_args(self, right)], {})
         return None
 
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
@@ -540,7 +539,7 @@ class Operators(Tracer):
             if isinstance(value, ExceptionValue):
                 return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
         function = {"s": str, "r": repr, "a": ascii}[conversion]
-        return self.fold(function, [_text_arg(self, value)], {})
+        return self.fold(function, [text_arg(self, value)], {})
 
     def format(self, value: Value, spec: Value | None) -> Value:
         text = "" if spec is None else spec.const(self)
@@ -556,34 +555,7 @@ class Operators(Tracer):
             self.texts += 1
             return DataText()
         ask_member(self, value.real(), "__format__")
-        return self.fold(format, [_text_arg(self, value), text], {})
-
-
-def _text_arg(tr: Tracer, value: Value) -> Any:
-    """The object whose text is wanted; containers of constants count."""
-    real = value.real()
-    if isinstance(real, (type, types.FunctionType, types.ModuleType, enum.Enum)):
-        if isinstance(real, (type, enum.Enum)):
-            tr.guard_text(real, repr, repr(real), "prints as before")
-            tr.guard_text(real, str, str(real), "prints as before")
-        return real
-    if isinstance(value, (SequenceValue, DictValue, SetValue)) and value.pytype() in (
-        list,
-        tuple,
-        dict,
-        set,
-        torch.Size,
-    ):
-        if value.pytype() is torch.Size:
-            return torch.Size(value.const(tr))
-        return value.const(tr)
-    return value.const(tr)
-
-
-def _format_args(tr: Tracer, value: Value) -> Any:
-    if isinstance(value, TupleValue):
-        return tuple(_text_arg(tr, v) for v in value.items(tr))
-    return _text_arg(tr, value)
+        return self.fold(format, [text_arg(self, value), text], {})
 
 
 def _sample(value: TupleValue) -> tuple:

@@ -6,12 +6,10 @@ value, however it is reached) and adds the guards that make the value valid for 
 
 from __future__ import annotations
 
-import builtins
 import collections
 import contextvars
 import enum
 import functools
-import itertools
 import threading
 import types
 import typing
@@ -24,20 +22,18 @@ import torch
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..bytecode import cell_parameters, resume_origin
-from ..capture.attempts import CellsNeeded
 from ..guards.guards import GuardSet
 from ..guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, IsSubclass, NotInClasses
 from ..guards.kinds.containers import RawLength
 from ..guards.kinds.equality import BuiltinPartEquals
 from ..guards.kinds.functions import FunctionGives, MethodNameIs
 from ..guards.kinds.modules import NoGlobalHooks
-from ..guards.kinds.objects import AttributeIs, NoAttribute, NotInDict
-from ..guards.sources import Attr, Cell, CellContents, ClosureCell, Const, Global, Local, RawItem, Source
+from ..guards.kinds.objects import AttributeIs, NoAttribute
+from ..guards.sources import Attr, Cell, Const, RawItem, Source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
 from ..values.arrays import wrap_numpy
-from ..values.base import MISSING, Lazy, Raised, Value
+from ..values.base import MISSING, Lazy, Value
 from ..values.builtin_methods import BuiltinMethodValue
 from ..values.cached import CachedFunctionValue, look
 from ..values.cells import CellValue
@@ -65,8 +61,9 @@ from ..values.meshes import class_value, wrap_distributed
 from ..values.modules import wrap_module
 from ..values.objects import HashedKey, ObjectValue
 from ..values.tensors import TensorValue, is_plain_tensor
+from .namespaces import Namespaces
+from .shared_cells import guard_cells
 from .subclasses import subclass_input
-from .tracer import ActiveFrame, Tracer
 
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 _TUPLE_METHODS = ("__len__", "__getitem__", "__iter__", "__contains__", "__eq__", "__bool__", "__add__", "__hash__")
@@ -85,14 +82,13 @@ _INERT_TYPES = (
 )  # fmt: skip
 
 
-class Reader(Tracer):
+class Reader(Namespaces):
     """The part of a trace that reads existing objects into values."""
 
     def __init__(self) -> None:
         self.guards = GuardSet()
-        self._memo: dict[int, Value] = {}
+        Namespaces.__init__(self)
         self._keep: list[Any] = []  # what _memo has ids of must stay alive
-        self._global_guards: set[tuple[int | str, ...]] = set()
         self._of_code: dict[int, ConstValue] = {}  # constants of code objects, by id
         self._distinct: set[type] = set()
         self._equal: dict[Hashable, Any] = {}
@@ -530,7 +526,9 @@ class Reader(Tracer):
     def guard_distinct(self) -> None:
         """Objects that the trace changed, or asked the identity of, must not become one object that is met twice."""
         changed = {value.source for value in self.effects.changed_values}
-        self._guard_cells(changed)
+        values = [self._memo[id(obj)] for obj in self._keep]
+        cells = [value.source for value in values if type(value) is CellValue and value.source is not None]
+        guard_cells(self, cells, self._shared_cells, changed)
         groups: dict[type, list[Source]] = {}
         for obj in self._keep:
             value = self._memo[id(obj)]
@@ -542,95 +540,12 @@ class Reader(Tracer):
             if len(sources) > 1 and (cls in self._distinct or not changed.isdisjoint(sources)):
                 self.guards.distinct.append(sources)
 
-    def _guard_cells(self, changed: set[Source | None]) -> None:
-        """Whether other functions share the frame's cells, which matters if the trace has written to one of both.
-
-        A check sees the cells only where they are parameters.  Of variables with different names, none share a cell.
-        """
-        own = [v.source for obj in self._keep if isinstance((v := self._memo[id(obj)]).source, Cell)]
-        others = [v.source for obj in self._keep if type(v := self._memo[id(obj)]) is CellValue]
-        told: list[tuple[Source, Cell, bool]] = []
-        for source, cell in self._shared_cells:
-            if cell in changed:
-                told.append((source, cell, True))
-            else:
-                self.guards.same(Attr(source, "cell_contents"), CellContents(cell.name))
-        for cell, other in itertools.product(own, others):
-            if other is None or isinstance(other, Cell) or not (cell in changed or other in changed):
-                continue
-            if not isinstance(other, ClosureCell) or other.name == cell.name:
-                told.append((other, cell, False))
-        if not told:
-            return
-        held = cell_parameters(self.code)
-        if told[0][1].name not in held:
-            if resume_origin(self.code) is not None:  # it reads its own frame, and would see them
-                stop = GraphBreak(breaks.OPERATION, f"another function may share {told[0][1].name}, which is written")
-                stop.whole_frame = True
-                raise stop
-            raise CellsNeeded
-        for source, cell, shared in told:
-            if shared:
-                self.guards.same(source, Local(held[cell.name]))
-            else:
-                self.guards.distinct.append([source, Local(held[cell.name])])
-
     def guard_no_global_hooks(self, module: types.ModuleType, names: tuple[str, ...]) -> None:
         if (id(module), *names) in self._global_guards:
             return
         self._global_guards.add((id(module), *names))
         source = Const(module, module.__name__)
         self.guards.add(NoGlobalHooks(source, names))
-
-    # --- globals ---------------------------------------------------------------------------------------------------
-
-    def written_global(self, namespace: dict, name: str) -> Value | None:
-        """What the trace has stored under a global name; it breaks if the program has written to the dictionary."""
-        known = self._memo.get(id(namespace))
-        if known is not None and not self.effects.is_clean(known):
-            raise GraphBreak(breaks.OPERATION, f"global {name}, after a write to the dictionary of the globals")
-        return self.effects.global_value(namespace, name)
-
-    def store_global(self, namespace: dict, name: str, value: Value) -> None:
-        """Note a store to a global name; it breaks if the program has read the dictionary, which would not show it."""
-        if id(namespace) in self._memo:
-            raise GraphBreak(
-                breaks.OPERATION, f"a write to global {name}, after a use of the dictionary of the globals"
-            )
-        self.effects.store_global(namespace, name, value)
-
-    def load_global(self, frame: ActiveFrame, name: str) -> Value:
-        namespace = frame.namespace
-        written = self.written_global(namespace, name)
-        if written is not None:
-            return written
-        if name in namespace:
-            obj = namespace[name]
-            if self.in_polyfill(frame.code):
-                return self.wrap(obj, None)
-            return self.wrap_global(obj, Global(namespace, name))
-        if namespace.get("__builtins__", builtins) not in (builtins, builtins.__dict__):
-            raise GraphBreak(breaks.OPERATION, f"{name!r} of a function with builtins of its own")
-        if not self.in_polyfill(frame.code) and (id(namespace), "__builtins__") not in self._global_guards:
-            self._global_guards.add((id(namespace), "__builtins__"))
-            if "__builtins__" in namespace:  # a module, or its dictionary
-                self.guards.is_object(Global(namespace, "__builtins__"), namespace["__builtins__"])
-        found = getattr(builtins, name, MISSING)
-        if found is MISSING:
-            where = Const(namespace, f"globals of {namespace.get('__name__')}")
-            self.guards.add(NotInDict(where, name))
-            self.guards.add(NoAttribute(Const(builtins, "builtins"), name))
-            raise Raised(self.make_exception(NameError, f"name {name!r} is not defined"))
-        key = (id(namespace), name)
-        if key not in self._global_guards and not self.in_polyfill(frame.code):
-            self._global_guards.add(key)
-            where = Const(namespace, f"globals of {namespace.get('__name__')}")
-            self.guards.add(NotInDict(where, name))
-            if (id(builtins), name) not in self._global_guards:
-                self._global_guards.add((id(builtins), name))
-                source = Const(builtins, "builtins")
-                self.guards.add(AttributeIs(source, name, found))
-        return self.wrap(found, None)
 
     # --- guard shorthands ------------------------------------------------------------------------------------------
 
