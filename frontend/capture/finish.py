@@ -160,7 +160,7 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
 def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tuple[Captured, Callable]:
     """Close the graph, hand it to the backend, and write the frame function."""
     code = tr.code
-    if any(isinstance(value, FunctionCtx) for value in tr.frame_locals.values()) and writes_through_data(tr.main):
+    if any(issubclass(type(value), FunctionCtx) for value in tr.frame_locals.values()) and writes_through_data(tr.main):
         stop = GraphBreak(breaks.OPERATION, f"{code.co_qualname} writes through .data, behind autograd's back")
         stop.frames.append((code.co_filename, code.co_firstlineno, code.co_name))
         raise stop  # in eager: autograd would see the same write of a compiled graph

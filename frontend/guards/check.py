@@ -280,8 +280,9 @@ def _in_words(tensor: TensorGuard) -> str:
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, (int, float, str, bool, type(None), np.generic)):
+    cls = type(value)  # of a class of the program's, none of its code runs for a message
+    if cls in (int, float, str, bool, type(None)) or issubclass(cls, np.generic):
         return repr(value)[:80]
-    if isinstance(value, (list, tuple, dict, set, frozenset)):
-        return f"{type(value).__name__} of length {len(value)}"
-    return type(value).__name__
+    if cls in (list, tuple, dict, set, frozenset):
+        return f"{cls.__name__} of length {len(value)}"
+    return type.__getattribute__(cls, "__name__")

@@ -74,7 +74,7 @@ class StableObjects:
         if type(obj) is dict and "__builtins__" in obj and self._note(obj):
             self._globals.add(id(obj))
             return obj
-        if isinstance(obj, type | types.FunctionType | types.ModuleType) or self._owns(obj):
+        if issubclass(type(obj), (type, types.FunctionType, types.ModuleType)) or self._owns(obj):
             return obj
         return obj if self._note_slots(obj) else OPEN  # the check holds it in any case
 
@@ -94,7 +94,7 @@ class StableObjects:
         """An attribute that ``path`` leads to; ``raw``: read past the class's own ``__getattribute__``."""
         if type(parent) is types.ModuleType:
             return self._outside(parent.__dict__, name, path)
-        if isinstance(parent, type):
+        if issubclass(type(parent), type):
             return (
                 self._known(_static(parent, name), owned=False) if self.notes_attribute_of_class(parent, name) else OPEN
             )
@@ -103,7 +103,7 @@ class StableObjects:
         if type(parent) is types.FunctionType and name in _FUNCTION_PARTS:
             return getattr(parent, name) if self._note_words(parent) else OPEN
         if type(parent) is types.CellType and name == "cell_contents":
-            if isinstance(parent.cell_contents, torch.Tensor):
+            if issubclass(type(parent.cell_contents), torch.Tensor):
                 return OPEN
             return self._known(parent.cell_contents, owned=False) if self._note_words(parent) else OPEN
         if type(parent).__getattribute__ is not object.__getattribute__ and not raw:
@@ -127,7 +127,7 @@ class StableObjects:
 
     def _root(self, obj: Any, path: Hashable) -> Any:
         """An object from which paths begin: each call must bring the same."""
-        if path in self._fleeting or isinstance(obj, torch.Tensor) or not type(obj).__weakrefoffset__:
+        if path in self._fleeting or issubclass(type(obj), torch.Tensor) or not type(obj).__weakrefoffset__:
             return OPEN
         if not is_instance(obj) and type(obj) is not types.FunctionType:
             return OPEN
@@ -143,9 +143,9 @@ class StableObjects:
     def _outside(self, namespace: dict, name: str, path: Hashable) -> Any:
         """A global.  What has modules begins paths of its own, so that it may go."""
         found = namespace.get(name, OPEN)
-        if is_instance(found) and not isinstance(found, torch.Tensor):
+        if is_instance(found) and not issubclass(type(found), torch.Tensor):
             reach = self._reach(found)
-            if reach is None or reach.modules or isinstance(found, torch.nn.Module):
+            if reach is None or reach.modules or issubclass(type(found), torch.nn.Module):
                 return self._root(found, path)
         return self._known(found, owned=False) if self._note(namespace) else OPEN
 
@@ -156,9 +156,9 @@ class StableObjects:
 
     def _known(self, obj: Any, owned: bool = True) -> Any:
         """The object, if keeping it alive is right."""
-        if isinstance(obj, torch.nn.Module):
+        if issubclass(type(obj), torch.nn.Module):
             return obj if self._owns(obj) else OPEN
-        if isinstance(obj, torch.Tensor) and not owned:
+        if issubclass(type(obj), torch.Tensor) and not owned:
             return OPEN
         if type(obj) is dict:
             self._note(obj)
@@ -239,7 +239,7 @@ class StableObjects:
 
     def notes_type_of(self, obj: Any) -> bool:
         """Whether the class that an object has is noted, or cannot change."""
-        if isinstance(obj, type):
+        if issubclass(type(obj), type):
             return False
         if not self.notes_contents(obj) and not is_scalar(obj) and id(obj) not in self._volatile:
             self.watch.class_of(obj)
@@ -281,7 +281,7 @@ class StableObjects:
         return True
 
     def _module_namespace(self, module: Any) -> dict | None:
-        if not isinstance(module, torch.nn.Module):
+        if not issubclass(type(module), torch.nn.Module):
             return None
         namespace = self._namespace(module)
         return namespace if type(module).__getattribute__ is object.__getattribute__ else None
@@ -289,7 +289,7 @@ class StableObjects:
 
 def is_instance(obj: Any) -> bool:
     """Whether an object has attributes, and a class that was written in Python."""
-    return hasattr(type(obj), "__dict__") and bool(type(obj).__flags__ & _HEAP_TYPE) and not isinstance(obj, type)
+    return hasattr(type(obj), "__dict__") and bool(type(obj).__flags__ & _HEAP_TYPE) and not issubclass(type(obj), type)
 
 
 def _is_written_in_python(cls: type) -> bool:

@@ -42,9 +42,9 @@ class Failure:
         if isinstance(guard, TypeIs):
             return "The code belongs to objects of one class: convert the value before the call."
         for classes, words in _VALUES:
-            if isinstance(value, classes):
+            if issubclass(type(value), classes):
                 return words
-        if isinstance(value, (int, float)):
+        if issubclass(type(value), (int, float)):
             return _NUMBER_OF_CALL if isinstance(guard, Guard) and isinstance(guard.source, Argument) else _NUMBER
         return "Keep the value the same, or read it outside of the compiled function."
 

@@ -48,7 +48,10 @@ class Watch:
 
     def header(self, obj: Any) -> dict | None:
         """Note the class of ``obj`` and which its ``__dict__`` is; returns that, or None if it cannot be watched."""
-        namespace = getattr(obj, "__dict__", None)
+        try:
+            namespace = object.__getattribute__(obj, "__dict__")  # and not as its class may have it
+        except AttributeError:
+            return None
         address = id(obj) + _namespace_offset()
         if type(namespace) is not dict or read(address) != id(namespace):
             return None

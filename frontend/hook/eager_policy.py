@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -129,10 +129,23 @@ def has_tensors(frame_locals: dict[str, Any], depth: int = 3) -> bool:
     pending: list[Iterable[Any]] = [frame_locals.values()]
     for _ in range(depth):
         found = [value for values in pending for value in values]
-        if any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in found):
+        if any(issubclass(type(value), (torch.Tensor, torch.nn.Module)) for value in found):
             return True
-        pending = [v.values() if isinstance(v, dict) else v for v in found if isinstance(v, (list, tuple, dict, set))]
+        pending = [contents for value in found if (contents := _contents(value)) is not None]
     return False
+
+
+def _contents(value: Any) -> Iterable[Any] | None:
+    """What is in a builtin container; no code of a class that derives from it runs."""
+    for base, contents in _CONTENTS.items():
+        if issubclass(type(value), base):
+            return contents(value)
+    return None
+
+
+_CONTENTS: dict[type, Callable[[Any], Iterable[Any]]] = {
+    list: list.__iter__, tuple: tuple.__iter__, dict: dict.values, set: set.__iter__,
+}  # fmt: skip
 
 
 def check_rest(tr: Tracer, asked_for: bool) -> None:

@@ -87,7 +87,18 @@ def list_remove(self, value, /):
 
 @method_polyfill(list, "sort")
 def list_sort(self, /, *, key=None, reverse=False):
-    self[:] = sorted_(self, key=key, reverse=reverse)
+    items = self[:]
+    if key is not None:  # code of the program runs, and finds the list empty
+        list.clear(self)
+    try:
+        found = sorted_(items, key=key, reverse=reverse)
+    except BaseException:
+        self[:] = items
+        raise
+    modified = key is not None and len(self) > 0
+    self[:] = found
+    if modified:
+        raise ValueError("list modified during sort")
 
 
 @method_polyfill(list, "__contains__")

@@ -59,7 +59,7 @@ from ..values.facets.supers import wrap_super
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.meshes import class_value, wrap_distributed
 from ..values.modules import wrap_module
-from ..values.objects import HashedKey, ObjectValue
+from ..values.objects import OWN_CLASS, HashedKey, ObjectValue
 from ..values.tensors import TensorValue, is_plain_tensor
 from .namespaces import Namespaces
 from .shared_cells import guard_cells
@@ -134,12 +134,15 @@ class Reader(Namespaces):
         return ConstValue(obj, source)
 
     def _wrap_new(self, obj: Any, cls: type, source: Source | None) -> Value:
+        if cls in weakref.ProxyTypes:  # they say that they are what they refer to
+            raise GraphBreak(breaks.OPERATION, f"a {cls.__name__}")
         meta = type(cls)
         # pybind11's only finds instance methods of C++ in another way, of which classes of the program have none.
         if meta.__getattribute__ is not type.__getattribute__ and meta.__module__ != "pybind11_builtins":
             what = f"an object of {type.__repr__(cls)}, whose metaclass has a __getattribute__"
             raise GraphBreak(breaks.OPERATION, what)
-        if isinstance(self.static_lookup(cls, "__getattribute__"), types.FunctionType) and not issubclass(
+        own_lookup = isinstance(self.static_lookup(cls, "__getattribute__"), types.FunctionType)
+        if (own_lookup or self.static_lookup(cls, "__class__") is not OWN_CLASS) and not issubclass(
             cls, (torch.Tensor, torch.nn.Module, BaseException, type)
         ):
             return self._wrap_object(obj, cls, source)  # to ask isinstance() of it would run its code
@@ -320,7 +323,7 @@ class Reader(Namespaces):
 
     def wrap_global(self, obj: Any, source: Source) -> Value:
         """A global: functions, classes and modules are guarded by identity."""
-        if isinstance(obj, types.FunctionType):
+        if type(obj) is types.FunctionType:
             self.guards.is_object(source, obj)
             return self.wrap(obj, None)
         return self.wrap(obj, source)

@@ -37,7 +37,7 @@ _PURE_METHODS = {
     )
     for name in names.split()
 }
-_CLASS = object.__dict__["__class__"]
+OWN_CLASS = object.__dict__["__class__"]
 
 
 def attribute_base(cls: type) -> Any:
@@ -169,7 +169,7 @@ class ObjectValue(Value):
         return bind_class_attribute(tr, self, self.cls, name, raw)
 
     def _data_descriptor(self, tr: Tracer, name: str, raw: Any) -> Value | None:
-        if name == "__class__" and raw is _CLASS:
+        if name == "__class__" and raw is OWN_CLASS:
             return tr.lift(self.pytype())
         if name == "__dict__":
             from .facets.instance_dict import InstanceDictValue
@@ -325,7 +325,7 @@ class ObjectValue(Value):
         for name in ("__getattribute__", "__class__"):
             tr.guard_lookup(self.cls, name, tr.static_lookup(self.cls, name))
         own_lookup = isinstance(tr.static_lookup(self.cls, "__getattribute__"), types.FunctionType)
-        if own_lookup or tr.static_lookup(self.cls, "__class__") is not _CLASS:
+        if own_lookup or tr.static_lookup(self.cls, "__class__") is not OWN_CLASS:
             raise GraphBreak(OPERATION, f"isinstance() of {self.describe()}, which overrides its own class")
 
     def refuse_c(self, tr: Tracer, *names: str) -> None:
