@@ -11,6 +11,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from .. import breaks, polyfills
@@ -19,6 +20,7 @@ from ..guards.kinds.classes import NotInClasses
 from ..guards.kinds.functions import Dispatches, Returns
 from ..guards.sources import Const
 from ..trace.operator_table import BINARY, COMPARE, INPLACE, UNARY
+from ..values import arrays
 from ..values.base import MISSING, Raised, Value
 from ..values.classes import ClassValue, RealValue, allocate
 from ..values.constants import ConstValue, SymValue
@@ -213,6 +215,8 @@ def format_(tr: Tracer, value: Value, *spec: Value) -> Value:
 
 @handles(abs)
 def abs_(tr: Tracer, value: Value) -> Value:
+    if isinstance(value, arrays.ARRAYS):
+        return arrays.NumpyFunctionValue(np.absolute).call(tr, [value], {})
     return _numeric(tr, abs, "__abs__", [value])
 
 

@@ -53,7 +53,8 @@ _UFUNCS: dict[np.ufunc, tuple[Any, str]] = {
         },
         _WITH_UNSIGNED,
     ),
-    **_table({np.subtract: torch.sub, np.negative: torch.neg, np.square: torch.square, np.absolute: torch.abs}, "if"),
+    **_table({np.floor_divide: torch.floor_divide, np.remainder: torch.remainder,
+              np.subtract: torch.sub, np.negative: torch.neg, np.square: torch.square, np.absolute: torch.abs}, "if"),
     **_table({np.bitwise_and: torch.bitwise_and, np.bitwise_or: torch.bitwise_or,
               np.bitwise_xor: torch.bitwise_xor, np.invert: torch.bitwise_not}, "biu"),
     **_table(
@@ -72,7 +73,7 @@ _UFUNCS: dict[np.ufunc, tuple[Any, str]] = {
 }  # fmt: skip
 _BINARY = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "**": np.power, "&": np.bitwise_and,
-    "|": np.bitwise_or, "^": np.bitwise_xor, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
+    "//": np.floor_divide, "%": np.remainder, "|": np.bitwise_or, "^": np.bitwise_xor, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
     ">": np.greater, ">=": np.greater_equal,
 }  # fmt: skip
 _UNARY = {"-": np.negative, "~": np.invert}
@@ -388,6 +389,8 @@ def apply_ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
                 raise refused  # an error, or a comparison that is decided otherwise
         if isinstance(value, SymValue) and (loop.kind == "b" or (loop.kind in "iu" and loop != np.int64)):
             raise refused
+    if ufunc in _WITH_REST and not _is_positive(args[1]):
+        raise refused  # by zero, torch raises an error for integers, and signs of zeros differ
     if not isinstance(args[0], ArrayValue):
         function = _NUMBER_FIRST.get(function, function)
     given = [to_dtype(tr, v, d) for v, d in zip(args, loops, strict=True)]
@@ -395,9 +398,19 @@ def apply_ufunc(tr: Tracer, ufunc: np.ufunc, args: list[Value]) -> Value:
         given = [_as_tensor(tr, v, d) for v, d in zip(given, loops, strict=True)]
     found = tr.emit("call_function", function, given, {})
     assert isinstance(found, TensorValue)
+    if ufunc is np.remainder and loops[0].kind == "f":  # whose zero has the divisor's sign
+        found = tr.emit("call_function", torch.add, [found, ConstValue(0.0)], {})
+        assert isinstance(found, TensorValue)
     if found.example.dtype != DTYPES[result]:
         found = tr.emit("call_method", "to", [found, ConstValue(DTYPES[result])], {})
     return made(found)
+
+
+_WITH_REST = frozenset({np.floor_divide, np.remainder})
+
+
+def _is_positive(divisor: Value) -> bool:
+    return isinstance(divisor, ConstValue) and 0 < divisor.value < np.inf
 
 
 def _as_tensor(tr: Tracer, value: Value, dtype: np.dtype) -> Value:

@@ -228,7 +228,7 @@ METHODS.update(
     "argmin": _argmin, "all": _all, "any": _any, "reshape": _reshape, "transpose": _transpose, "swapaxes": _swapaxes,
     "copy": _copy_in_rows, "ravel": ravel, "flatten": _flatten, "astype": _astype,
     "clip": clip, "cumsum": cumsum, "round": round_, "repeat": direct(torch.repeat_interleave),
-    "squeeze": direct(torch.squeeze),
+    "squeeze": direct(torch.squeeze), "dot": matmul,
     }
 )  # fmt: skip
 
@@ -241,6 +241,6 @@ FUNCTIONS.update(
     np.where: _where, np.dot: matmul, np.zeros_like: _like(0), np.ones_like: _like(1),
     np.clip: clip, np.cumsum: cumsum, np.round: round_, np.around: round_, np.outer: outer, np.tile: tile,
     np.repeat: direct(torch.repeat_interleave), np.roll: direct(torch.roll), np.diff: direct(torch.diff, "if"),
-    np.squeeze: direct(torch.squeeze),
+    np.squeeze: direct(torch.squeeze), np.moveaxis: direct(torch.moveaxis),
     }
 )  # fmt: skip

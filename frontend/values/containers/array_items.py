@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 def getitem(array: ArrayValue, tr: Tracer, key: Value) -> Value:
     """``array[key]``: a view, a number, or, for an array of integers, a copy."""
     parts = key.unpack(tr) if isinstance(key, TupleValue) else [key]
+    if len(parts) == 1 and isinstance(parts[0], ListValue) and all(i.is_const() for i in parts[0].unpack(tr)):
+        parts = [known_array(tr, parts[0])]
     if len(parts) == 1 and _is_of_integers(part := in_graph(tr, parts[0])):
         found = array.tensor.getitem(tr, part.tensor)  # type: ignore[attr-defined]
         assert isinstance(found, TensorValue)

@@ -1,5 +1,7 @@
 """NumPy called on tensors, and tensors made of arrays: a break is allowed, a wrong answer is not."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -139,12 +141,39 @@ def test_reductions_and_shapes_are_one_graph():
         in_both(shapes, (array(dtype),), one_graph=True)
 
 
+def test_division_by_numbers_selection_by_lists_and_moved_axes_are_one_graph():
+    def run(a):
+        divided = a // 2, a % 2, a // 3, a % 3, abs(a - 2)
+        return *divided, a[[0, 2]], a[[-1, 0, 0]], np.moveaxis(a, 0, 1), a.astype(np.float64).T.dot(a.astype(np.float64))
+
+    for dtype in ("float32", "float64", "int64", "int32"):
+        in_both(run, (array(dtype, -3) - np.dtype(dtype).type(3),), one_graph=True)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -4.0, 1e300, 5.5])
+    signed = torchmux.compile(lambda a: (a // 2, a % 2, a // 0.3, a % 0.3), backend="eager")(special)
+    with np.errstate(all="ignore"):
+        for found, expected in zip(signed, (special // 2, special % 2, special // 0.3, special % 0.3), strict=True):
+            assert np.array_equal(found, expected, equal_nan=True)
+            assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()
+
+
+def test_division_by_what_may_be_zero_is_numpys():
+    def run(a, b):
+        return a // b, a // 0, 7 // b, a % -2
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for expected, found in zip(run(array("int64"), array("int64")), torchmux.compile(run, backend="eager")(
+            array("int64"), array("int64")
+        ), strict=True):  # fmt: skip
+            assert expected.tolist() == found.tolist()
+
+
 def test_the_order_in_memory():
     """Copies have the order that NumPy gives them, whatever order the array has."""
 
     def run(a):
         copies = a.copy(), np.copy(a), a.T.copy(), a.astype(np.int64), a.flatten(), a.ravel(), np.zeros_like(a)
-        return *copies, a + 1, a * a.T.copy().T, np.where(a > 2, a, 0), np.stack((a, a)), np.concatenate([a, a]), a.T
+        return *copies, a[[0, 0]], a // 2, a + 1, a * a.T.copy().T, np.where(a > 2, a, 0), np.stack((a, a)), np.concatenate([a, a]), a.T
 
     dense = np.arange(12.0).reshape(3, 4)
     for a in (dense, np.asfortranarray(dense), dense[:, ::2], np.zeros((2, 3, 4)).transpose(1, 2, 0), dense[:1]):
