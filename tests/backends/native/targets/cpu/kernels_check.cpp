@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 static int faults = 0;
 static void expect(bool right, const char* what, double at) {
