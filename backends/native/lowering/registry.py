@@ -125,8 +125,8 @@ def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
         return
     sizes = broadcast(*operands)[0].sizes
     order = list(range(len(sizes)))  # of the loops, outermost first
-    strides = ctx.strides()
-    if len(strides) == len(order) and all(type(s) is int for s in strides):
+    strides = [s for s in ctx.strides() if type(s) is int]
+    if len(strides) == len(order):
         order.sort(key=lambda d: -strides[d])
     for value in operands:
         if value.place is not None:
