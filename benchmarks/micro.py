@@ -262,6 +262,8 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_science  # noqa: F401
     import micro_sequences  # noqa: F401
     import micro_steps  # noqa: F401
+    import micro_tries  # noqa: F401
+    import micro_tries_more  # noqa: F401
     import micro_users_larger  # noqa: F401
     import micro_users_learning  # noqa: F401
     import micro_users_media  # noqa: F401

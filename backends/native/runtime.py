@@ -88,7 +88,7 @@ class NativeFunction:
             "pack": struct.pack,
             "fit": fit,
             "brought": brought,
-            "overwritten": torch.autograd.graph.increment_version,
+            "overwritten": internals.increment_versions,
             "shown": shown,
             "new_arena": KeptScratch() if head["keep_scratch"] else new_arena,
             "fault": faults.fault,

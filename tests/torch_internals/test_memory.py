@@ -44,6 +44,13 @@ def test_new_on_cpu() -> None:
         assert ti.new_on_cpu((3,), (1,), torch.float32).is_inference()
 
 
+@checks("increment_versions")
+def test_increment_versions() -> None:
+    x, y = torch.ones(2), torch.ones(3)
+    ti.increment_versions((x, y))
+    assert (x._version, y._version) == (1, 1)
+
+
 @checks("new_on_gpu")
 def test_new_on_gpu() -> None:
     if not torch.cuda.is_available():

@@ -104,6 +104,7 @@ from .memory import (
     addresses_equal,
     current_raw_stream,
     end_allocating_to_pool,
+    increment_versions,
     new_on_cpu,
     new_on_gpu,
     share_storage,

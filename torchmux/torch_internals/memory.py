@@ -30,6 +30,10 @@ new_on_cpu = torch._C._dynamo.guards._empty_strided_cpu
 new_on_gpu = torch._C._dynamo.guards._empty_strided_cuda  # on the current one
 
 
+# Counts a write to each tensor of a tuple, which is what ``torch.autograd.graph.increment_version`` comes to.
+increment_versions = torch._C._increment_version
+
+
 def end_allocating_to_pool(device: int, pool: Any) -> None:
     """Give the memory of a device from the usual place again, after a recording that failed."""
     torch._C._cuda_endAllocateToPool(device, pool)

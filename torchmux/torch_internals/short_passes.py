@@ -19,7 +19,11 @@ from .modes import disable_autocast, is_any_autocast_enabled
 
 _unsafe_view = torch.ops.aten._unsafe_view.default
 _functorch_level = torch._C._functorch.peek_interpreter_stack
+_is_batched = torch._C._functorch.is_legacy_batchedtensor  # others exist at a level of functorch
 _is_deterministic = torch._C._get_deterministic_algorithms
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
+_is_view = torch.Tensor._is_view
+_is_grad_enabled = torch.is_grad_enabled
 
 
 class ShortPasses:
@@ -32,14 +36,16 @@ class ShortPasses:
     def __init__(self, function: Any, plain: PlainPasses) -> None:
         self._function, self._plain = function, plain
         self._wanted = tuple(zip(plain.differentiable, plain.layouts, strict=True))
-        # Of function.apply, this leaves out what concerns functorch, which fit() excludes.
+        self._backward: Callable[..., Any] | None = None
+        # Of function.apply, this leaves out what concerns functorch, which where_they_fit() excludes.
         self.apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         boxed = function.compiled_fw
         # Since torch 2.12, autograd's engine passes all gradients in one list, and each is freed after its last use.
         self.is_boxed = getattr(function, "boxed_grads_call", False)
         self._forward: Callable[..., Any] = getattr(boxed, "direct", None) or (lambda *args: boxed(list(args)))
-        function._backward_cls.symints = function._backward_cls.opaque_objects = ()
-        function._backward_cls.is_short = False
+        of_calls = function._backward_cls  # what the contexts of all calls begin with
+        of_calls.symints = of_calls.opaque_objects = of_calls._tensors_no_vc_check = ()
+        of_calls.is_short = False
 
     @classmethod
     def of(cls, function: Any, inputs: Sequence[Any], tangents: Sequence[torch.Tensor]) -> ShortPasses | None:
@@ -55,10 +61,30 @@ class ShortPasses:
             return None
         return cls(function, plain)
 
-    @staticmethod
-    def fit() -> bool:
-        """Whether a call that begins now is of the usual kind."""
-        return torch.is_grad_enabled() and _functorch_level() is None and forward_ad._current_level < 0
+    def where_they_fit(
+        self, otherwise: Callable[..., Sequence[Any]], left_out: Sequence[tuple[int, bool]]
+    ) -> Callable[..., Sequence[Any]]:
+        """A function that records a call of the usual kind, and leaves any other to ``otherwise``.
+
+        Args:
+            left_out: the inputs on which no gradients depend, and whether the graph reads them; AOTAutograd detaches
+                them as well.
+        """
+        apply = self.apply
+
+        # What surrounds a small graph's kernels is mostly frames of Python's, so one function asks everything.
+        def call(*args: Any) -> Sequence[Any]:
+            if not _is_grad_enabled() or _functorch_level() is not None or forward_ad._current_level >= 0:
+                return otherwise(*args)
+            if left_out:
+                taken = list(args)
+                for at, is_read in left_out:
+                    taken[at] = args[at].detach() if is_read else None
+                args = tuple(taken)
+            results: Sequence[Any] = apply(*args)
+            return results
+
+        return call
 
     def called_by_engine(self, backward: Callable[..., Any]) -> None:
         """Let autograd's engine call ``backward``, which is the function's, without looking it up each time."""
@@ -73,10 +99,11 @@ class ShortPasses:
                 found = self._forward(*args)
         else:
             found = self._forward(*args)
-        ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in found[plain.saved]])
-        ctx._tensors_no_vc_check = [t.detach() if t._is_view() else t for t in found[plain.saved_unchecked]]
-        ctx.is_short = True
-        ctx.set_materialize_grads(False)
+        # Attributes are set as torch.autograd.Function's methods do.
+        ctx.to_save = _without_views(found[plain.saved])
+        if unchecked := found[plain.saved_unchecked]:
+            ctx._tensors_no_vc_check = _without_views(unchecked)
+        ctx.is_short, ctx.materialize_grads = True, False
         results = tuple(found[: plain.results])
         if plain.views:
             changed = list(results)
@@ -88,11 +115,18 @@ class ShortPasses:
         return results
 
     def backward(self, ctx: Any, gradients: list[Any]) -> tuple[Any, ...] | None:
-        """The gradients of all inputs; None if AOTAutograd has to compute them.  The list is emptied."""
-        plain, run = self._plain, getattr(self._function.compiled_bw, "direct", None)
-        if run is None or not ctx.is_short or _is_deterministic():
+        """The gradients of all inputs; None if AOTAutograd has to compute them, or this is no usual backward pass.
+
+        The list is emptied.
+        """
+        run = self._backward
+        if run is None:
+            run = self._backward = getattr(self._function.compiled_bw, "direct", None)
+        usual = not _is_grad_enabled() and _functorch_level() is None and forward_ad._current_level < 0
+        if run is None or not usual or not ctx.is_short or _is_deterministic():
             return None
         args = [*ctx.saved_tensors, *ctx._tensors_no_vc_check]
+        plain = self._plain
         missing: tuple[int, ...] = ()
         for position, layout in self._wanted:
             gradient = gradients[position]
@@ -100,13 +134,18 @@ class ShortPasses:
                 tangent = plain.differentiable.index(position)
                 missing += (tangent,)
                 gradient = plain.zeros(tangent)
-            gradient = _laid_out(gradient, *layout) if type(gradient) is torch.Tensor else None
-            if gradient is None:
+            if type(gradient) is not torch.Tensor or _is_batched(gradient):
+                return None
+            if layout[0] is torch.contiguous_format:
+                gradient = gradient.contiguous()
+            elif (gradient := _laid_out(gradient, *layout)) is None:
                 return None
             args.append(gradient)
             del gradient
         gradients.clear()
-        ctx.maybe_clear_saved_tensors()
+        if not _keeps_graph():
+            ctx.kept = None
+            ctx.maybe_clear_saved_tensors()
         if is_any_autocast_enabled():
             with disable_autocast():
                 return tuple(run(args, missing))
@@ -119,6 +158,13 @@ class ShortPasses:
         for tangent in missing:
             answer[positions[tangent]] = self._plain.zeros(tangent)
         return missing, answer
+
+
+def _without_views(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """These tensors as they can be saved: a view that is saved keeps the graph of what it shows."""
+    if any(map(_is_view, tensors)):
+        return tuple([t.detach() if t._is_view() else t for t in tensors])
+    return tuple(tensors)
 
 
 def _laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> torch.Tensor | None:

@@ -10,7 +10,9 @@ which are therefore kept until then.
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -53,7 +55,8 @@ def eager_with_tangents(run: Run, captured: GraphModule, *, strict: bool) -> Run
         return otherwise(*args) if has_tangent(args) else run(*args)
 
     plain = run.run if isinstance(run, WithoutAutocast) else run
-    return internals.by_mode(plain, under_autocast=run, in_dual_level=in_dual_level)
+    any_call = internals.by_mode(plain, under_autocast=run, in_dual_level=in_dual_level)
+    return run.short(any_call) if isinstance(run, Derivatives) else any_call
 
 
 class Joint:
@@ -105,6 +108,12 @@ def _is_random(node: Node) -> bool:
     return isinstance(node.target, internals.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
+class _Now(threading.local):
+    """The call that runs in a thread in the way of AOTAutograd: its inputs, and the state of random numbers."""
+
+    inputs: tuple[Sequence[Any], Any] | None = None
+
+
 class Derivatives:
     """A graph compiled by AOTAutograd; torch computes its backward pass if that is differentiated in turn."""
 
@@ -126,7 +135,7 @@ class Derivatives:
         self._for_other_gradients = in_torch(captured, _OTHER, strict=strict)
         self._returns = internals.Returns(function)
         self._expected = internals.ExpectedGradients(function) if internals.has_subclasses(function) else None
-        self._now = threading.local()
+        self._now = _Now()
         devices = sorted({v.device.type for v in example_inputs if isinstance(v, torch.Tensor)} | {"cpu"})
         self._cuda = [v.device for v in example_inputs if isinstance(v, torch.Tensor) and v.device.type == "cuda"][:1]
         self._autocast = [
@@ -146,20 +155,15 @@ class Derivatives:
         self._watch(function)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        short = self._short
-        if short is not None and short.fit():
-            if self._left_out:
-                taken = list(args)
-                for at, is_read in self._left_out:
-                    taken[at] = args[at].detach() if is_read else None
-                args = tuple(taken)
-            results: Sequence[Any] = short.apply(*args)
-            return results
         self._now.inputs = args, self._random_state() if self._joint.is_random else None
         try:
             return self._forward(*args)
         finally:
             self._now.inputs = None
+
+    def short(self, otherwise: Run) -> Run:
+        """A function that takes the short passes where a call is of the usual kind, and else calls ``otherwise``."""
+        return otherwise if self._short is None else self._short.where_they_fit(otherwise, self._left_out)
 
     def _watch(self, function: Any) -> None:
         """Wrap both passes of AOTAutograd's function."""
@@ -167,7 +171,7 @@ class Derivatives:
         keeps_graph, is_random = internals.keeps_graph, self._joint.is_random
 
         def keeping(ctx: Any, *args: Any) -> Any:
-            given: Any = getattr(now, "inputs", None)
+            given: Any = now.inputs
             if given is None and short is not None:
                 random = self._random_state() if is_random else None
                 results = short.forward(ctx, args)
@@ -179,6 +183,10 @@ class Derivatives:
             return results
 
         def choosing(ctx: Any, *gradients: Any) -> Any:
+            if short is not None and ctx.is_short:
+                boxed = gradients[0] if short.is_boxed else list(gradients)
+                if (found := short.backward(ctx, boxed)) is not None:
+                    return found
             if _is_differentiated(gradients):
                 return self._again(ctx, gradients)
             if self._expected is not None and not self._expected.accepts(given := _unboxed(gradients)):
@@ -186,10 +194,7 @@ class Derivatives:
             if not keeps_graph():
                 ctx.kept = None
             if short is not None and ctx.is_short:
-                boxed = gradients[0] if short.is_boxed else list(gradients)
-                if (found := short.backward(ctx, boxed)) is not None:
-                    return found
-                missing, completed = short.completed(boxed)
+                missing, completed = short.completed(_unboxed(gradients))
                 self._tangents.note(missing)
                 return backward(ctx, completed) if short.is_boxed else backward(ctx, *completed)
             return backward(ctx, *gradients)
@@ -316,9 +321,15 @@ def _unboxed(gradients: Sequence[Any]) -> Sequence[Any]:
 def _versions(values: Sequence[Any]) -> list[int] | None:
     """How often each tensor has been written to; None if a tensor does not count its writes."""
     try:
-        return [v._version if isinstance(v, torch.Tensor) else 0 for v in values]
+        return list(map(_version, values))
+    except AttributeError:
+        return _versions([v if isinstance(v, torch.Tensor) else _NUMBER for v in values])
     except RuntimeError:
         return None
+
+
+_version = operator.attrgetter("_version")
+_NUMBER = types.SimpleNamespace(_version=0)
 
 
 def _stand_in(tensor: torch.Tensor, is_changed: bool) -> torch.Tensor:

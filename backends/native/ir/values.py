@@ -154,6 +154,24 @@ class Value:
             return Value(sizes, self.dtype, None, place)
         return Value(sizes, self.dtype, element)
 
+    def diagonal(self, first: int, second: int, down: Index, right: Index, length: Index) -> Value:
+        """A diagonal of two dimensions, as the last one: from so far down, and so far to the right."""
+        rest = [d for d in range(self.rank) if d not in (first, second)]
+
+        def element(at: Indices) -> Node:
+            full: list[Index] = [0] * self.rank
+            for d, i in zip(rest, at[:-1], strict=True):
+                full[d] = i
+            full[first], full[second] = at[-1] + down, at[-1] + right
+            return self.at(tuple(full))
+
+        place = None
+        if self.place:
+            steps = self.place.strides
+            offset = self.place.offset + down * steps[first] + right * steps[second]
+            place = Place(self.place.buffer, (*[steps[d] for d in rest], steps[first] + steps[second]), offset)
+        return Value([*[self.sizes[d] for d in rest], length], self.dtype, element, place)
+
     def flip(self, dims: Sequence[int]) -> Value:
         chosen = {d % self.rank for d in dims}
 

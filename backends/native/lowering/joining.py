@@ -269,6 +269,10 @@ def _diagonal_scatter(ctx: Context, a: Value, source: Value, offset: int = 0, fi
     down, right = max(-offset, 0), max(offset, 0)
     source = converted(source, a.dtype)
     length = source.sizes[-1]
+    if (
+        written := _written(ctx, a, source, lambda base: base.diagonal(first, second, down, right, length))
+    ) is not None:
+        return written
 
     def element(at: Any) -> Node:
         along = at[first] - down

@@ -121,7 +121,13 @@ def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
     What is repeated inside of where it varies is computed ahead of the inner loop anyway, but one number at a time: if
     that loop is short, vectors of them are computed sooner on their own.
     """
+    if all(value.place is not None for value in operands):
+        return
     sizes = broadcast(*operands)[0].sizes
+    order = list(range(len(sizes)))  # of the loops, outermost first
+    strides = [s for s in ctx.strides() if type(s) is int]
+    if len(strides) == len(order):
+        order.sort(key=lambda d: -strides[d])
     for value in operands:
         if value.place is not None:
             continue
@@ -131,7 +137,9 @@ def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
         if not varies or not repeats or value.at(value.variables()).cost < ONCE_COST:
             continue
         is_short = is_short_row(index.product(sizes[d] for d in repeats), value.numel)
-        if repeats[0] < varies[-1] or (is_short and ctx.program.device.type == "cpu"):
+        if min(map(order.index, repeats)) < max(map(order.index, varies)) or (
+            is_short and ctx.program.device.type == "cpu"
+        ):
             ctx.program.realize(value)
 
 

@@ -203,17 +203,7 @@ def _repeat(ctx: Context, a: Value, repeats: Sequence[Any]) -> Value:
 @lowers(aten.diagonal.default)
 def _diagonal(ctx: Context, a: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
     first, second = first % a.rank, second % a.rank
-    rest = [d for d in range(a.rank) if d not in (first, second)]
-    down, right = max(-offset, 0), max(offset, 0)
-
-    def element(at: Any) -> Any:
-        full: list[Index] = [0] * a.rank
-        for d, i in zip(rest, at[:-1], strict=True):
-            full[d] = i
-        full[first], full[second] = at[-1] + down, at[-1] + right
-        return a.at(tuple(full))
-
-    return Value(ctx.sizes(), a.dtype, element)
+    return a.diagonal(first, second, max(-offset, 0), max(offset, 0), ctx.sizes()[-1])
 
 
 @lowers(aten.as_strided.default)

@@ -31,6 +31,7 @@ _aten = torch.ops.aten
 _PARTS = {  # operators that put a tensor into a part of another, and the view that shows this part
     _aten.select_scatter.default: _aten.select.int,
     _aten.slice_scatter.default: _aten.slice.Tensor,
+    _aten.diagonal_scatter.default: _aten.diagonal.default,
 }
 _UPDATES = frozenset(
     (
@@ -90,23 +91,55 @@ def _chain(value: Any, is_start: Callable[[Node], bool]) -> list[Node] | None:
 
 def _shows_part(base: Any, view: Any, update: Node, value: Any) -> bool:
     """Whether ``value`` is the part of ``base`` that ``update`` writes."""
-    if not isinstance(value, Node) or value.target is not view or value.args[0] is not base:
+    if not isinstance(value, Node):
         return False
-    return _part_of(value, 1) == _part_of(update, 2)
+    if value.target is operator.getitem:
+        return _piece_of(value, base, view) == _part_of(update, 2)
+    return value.target is view and value.args[0] is base and _part_of(value, 1) == _part_of(update, 2)
+
+
+def _piece_of(value: Node, base: Any, view: Any) -> list[Any] | None:
+    """As :func:`_part_of` of a ``view``, which part one of the pieces of ``base`` shows; None if it is none."""
+    pieces, number = value.args
+    if not isinstance(pieces, Node) or pieces.args[0] is not base or type(number) is not int:
+        return None
+    rank = base.meta["val"].dim()
+    if pieces.target is _aten.unbind.int and view is _aten.select.int:
+        return [(pieces.args[1] if len(pieces.args) > 1 else 0) % rank, number, pieces.kwargs]
+    if pieces.target in (_aten.split.Tensor, _aten.split_with_sizes.default) and view is _aten.slice.Tensor:
+        _, lengths, dim = (*pieces.args, 0)[:3]
+        length = value.meta["val"].shape[dim]
+        before = [lengths] * number if pieces.target is _aten.split.Tensor else lengths[:number]
+        if all(type(n) is int for n in (*before, length)):
+            return [dim % rank, sum(before), sum(before) + length, 1, pieces.kwargs]
+    return None
 
 
 def _part_of(node: Node, first: int) -> list[Any]:
     """The numbers that say which part a view shows, or an update writes."""
-    is_slice = node.target in (_aten.slice.Tensor, _aten.slice_scatter.default)
-    defaults: list[Any] = [0, None, None, 1] if is_slice else [0, 0]
+    if node.target in (_aten.diagonal.default, _aten.diagonal_scatter.default):
+        defaults: list[Any] = [0, 0, 1]
+    elif node.target in (_aten.slice.Tensor, _aten.slice_scatter.default):
+        defaults = [0, None, None, 1]
+    else:
+        defaults = [0, 0]
     given = list(node.args[first:])
     base: Any = node.args[0]
-    value = base.meta["val"]
-    dim, *rest = [*given, *defaults[len(given) :]]
-    if is_slice:
-        rest[0] = 0 if rest[0] is None else rest[0]
-        rest[1] = None if type(rest[1]) is int and rest[1] >= 2**62 else rest[1]
-    return [dim % value.dim(), *rest, node.kwargs]
+    shape = base.meta["val"].shape
+    numbers = [*given, *defaults[len(given) :]]
+    if defaults == [0, 0, 1]:
+        offset, *dims = numbers
+        return [offset, *[d % len(shape) for d in dims], node.kwargs]
+    dim, *rest = numbers
+    dim %= len(shape)
+    if len(rest) == 3:
+        start, end, step = rest
+        if type(end) is int and end >= 2**62:
+            end = None
+        if type(shape[dim]) is int and (end is None or (type(end) is int and end > shape[dim])):
+            end = shape[dim]
+        rest = [0 if start is None else start, end, step]
+    return [dim, *rest, node.kwargs]
 
 
 class Writes:

@@ -348,3 +348,17 @@ def test_parts_of_one_tensor_in_different_stages_of_a_kernel():
     compiled = torchmux.compile(f, backend="native", strict=True)
     found, expected = (torch.autograd.grad(run(x).sum(), x)[0] for run in (compiled, f))
     torch.testing.assert_close(found, expected)
+
+
+def test_sizes_that_depend_on_data():
+    """torch computes what has them; they are read, and checked, between the parts of the graph."""
+
+    def f(x):
+        return torch.bincount(x[0], minlength=4) + torch.bincount(x[1], minlength=4), x[0][x[1] > 1].float() * 2
+
+    compiled = torchmux.compile(f, backend="native", fullgraph=True)
+    for x in (torch.tensor([[0, 1, 1], [2, 2, 2]]), torch.tensor([[6, 1, 1], [0, 2, 6]])):
+        for got, wanted in zip(compiled(x), f(x), strict=True):
+            assert torch.equal(got, wanted)
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        compiled(torch.tensor([[9, 1, 1], [2, 2, 2]]))

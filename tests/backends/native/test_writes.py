@@ -151,6 +151,17 @@ def into_pages(pages, turned, layers, at, new):
     return seen, layers.sum(-1)
 
 
+def into_pieces(a, b, rows):
+    """Parts that come from ``chunk``, ``split``, ``unbind`` and ``diagonal``."""
+    a.chunk(4, 0)[1][0].add_(rows)
+    a.split([3, 4, 2], 1)[2].mul_(2)
+    kept = a.unbind(0)[5] * 1
+    a.unbind(0)[5].sub_(kept.flip(0))
+    b.diagonal(1, -1, 0)[0].add_(1)
+    b.diagonal(dim1=0, dim2=1).mul_(3)
+    return kept, a.sum(0)
+
+
 def turned_with_update(a, at, b):
     """Here the forms around the update do not undo each other."""
     a.copy_(a.t().index_put((at,), b))
@@ -173,6 +184,7 @@ PROGRAMS: list[tuple[Program, Callable[[], tuple[torch.Tensor, ...]]]] = [
         into_pages,
         lambda: (*(torch.randn(s) for s in ((64, 8, 64), (64, 512), (2, 64, 8, 64))), INDICES, torch.randn(3, 64)),
     ),
+    (into_pieces, lambda: (torch.randn(8, 9), torch.randn(4, 3, 5), torch.randn(9))),
     (turned_with_update, lambda: (torch.randn(5, 5), INDICES, torch.randn(3, 5))),
     (exchanged, square),
     (read_before, square),
@@ -198,6 +210,12 @@ def test_nothing_is_copied(program: Program) -> None:
     code = check(program, *dict(PROGRAMS)[program]())
     assert stores(code) == (program is scattered)
     assert code.count(".copy_(") == code.count("is not given_")  # of inputs that lie otherwise than the code expects
+
+
+def test_pieces_are_updated_in_place() -> None:
+    code = check(into_pieces, *dict(PROGRAMS)[into_pieces]())
+    assert stores(code) == 2  # the results
+    assert "masked" not in code and " ? " not in code  # no element asks whether it is in the part
 
 
 def test_views_are_updated_in_place() -> None:

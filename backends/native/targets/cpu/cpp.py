@@ -417,8 +417,8 @@ class Accumulator:
         return f"{self.type} {self.name}[FOLDS] = ALIKE({self.identity()});"
 
     def combine(self, a: str, b: str) -> str:
-        if self.kind in ("max", "min"):
-            return f"{self.kind}imum({a}, {b})"
+        if self.kind in ("max", "min"):  # the next one waits for the first operand no longer than it must
+            return f"{self.kind}imum({b}, {a})"
         return f"{a} { ({'sum': '+', 'prod': '*', 'any': '|', 'all': '&'}[self.kind]) } {b}"
 
     def _folded(self) -> str:

@@ -204,6 +204,25 @@ SPECIAL f32v read<f32v>(const f32* p, Some m) { return __builtin_ia32_loadups512
 SPECIAL void write(f32* p, f32v v, Some m) { __builtin_ia32_storeups512_mask(p, v, BITS(m)); }
 SPECIAL i32v read<i32v>(const i32* p, Some m) { return __builtin_ia32_loaddqusi512_mask(p, i32v{}, BITS(m)); }
 SPECIAL void write(i32* p, i32v v, Some m) { __builtin_ia32_storedqusi512_mask(p, v, BITS(m)); }
+#define LANE_MASKS_64(T, kind, E) \
+  SPECIAL T##v read<T##v>(const T* p, Some m) { \
+    typedef vector_of<E, 8>::type part; \
+    return {(T##h)__builtin_ia32_load##kind##512_mask((const E*)p, part{}, (u8)BITS(m)), (T##h)__builtin_ia32_load##kind##512_mask((const E*)p + 8, part{}, (u8)(BITS(m) >> 8))}; } \
+  SPECIAL void write(T* p, T##v v, Some m) { \
+    typedef vector_of<E, 8>::type part; \
+    __builtin_ia32_store##kind##512_mask((E*)p, (part)v.low, (u8)BITS(m)); __builtin_ia32_store##kind##512_mask((E*)p + 8, (part)v.high, (u8)(BITS(m) >> 8)); }
+LANE_MASKS_64(f64, upd, f64) LANE_MASKS_64(i64, dqudi, long long)
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#define LANE_MASKS(T, kind, E) \
+  SPECIAL T##v read<T##v>(const T* p, Some m) { typedef vector_of<E, 16>::type part; return (T##v)__builtin_ia32_loaddqu##kind##_mask((const E*)p, part{}, BITS(m)); } \
+  SPECIAL void write(T* p, T##v v, Some m) { __builtin_ia32_storedqu##kind##_mask((E*)p, (vector_of<E, 16>::type)v, BITS(m)); }
+LANE_MASKS(u16, hi256, short) LANE_MASKS(i16, hi256, short) LANE_MASKS(u8, qi128, char) LANE_MASKS(i8, qi128, char)
+#endif
+#elif defined(__AVX2__) && !defined(__clang__)
+#define LANE_MASKS(T, kind, E) \
+  SPECIAL T##v read<T##v>(const T* p, Some m) { return (T##v)__builtin_ia32_maskload##kind##256((const E*)p, first(m)); } \
+  SPECIAL void write(T* p, T##v v, Some m) { __builtin_ia32_maskstore##kind##256((E*)p, first(m), (E)v); }
+LANE_MASKS(f32, ps, f32v) LANE_MASKS(i32, d, i32v)
 #endif
 
 INLINE f32 widen(bf16 x) { u32 b = (u32)x.bits << 16; f32 f; __builtin_memcpy(&f, &b, 4); return f; }
@@ -398,6 +417,26 @@ COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) CO
 // A nan on either side comes out, as torch has it.
 template <class T> INLINE T maximum(T a, T b) { return sel(ne(a, a), a, sel(gt(a, b), a, b)); }
 template <class T> INLINE T minimum(T a, T b) { return sel(ne(a, a), a, sel(lt(a, b), a, b)); }
+// The instructions return b unless a is more, or less, and so for a nan.
+#if (defined(__AVX512F__) || defined(__AVX2__)) && !defined(__clang__)
+#ifdef __AVX512F__
+#define EXTREME(name, i) \
+  INLINE f32v name##_or_second(f32v a, f32v b) { return __builtin_ia32_##i##ps512_mask(a, b, b, (u16)-1, 4); } \
+  INLINE f64h name##_or_second(f64h a, f64h b) { return __builtin_ia32_##i##pd512_mask(a, b, b, (u8)-1, 4); }
+INLINE f32v unless_nan(f32v a, f32v b) { return __builtin_ia32_blendmps_512_mask(b, a, __builtin_ia32_cmpps512_mask(a, a, 3, (u16)-1, 4)); }
+INLINE f64h unless_nan(f64h a, f64h b) { return __builtin_ia32_blendmpd_512_mask(b, a, __builtin_ia32_cmppd512_mask(a, a, 3, (u8)-1, 4)); }
+#else
+#define EXTREME(name, i) \
+  INLINE f32v name##_or_second(f32v a, f32v b) { return __builtin_ia32_##i##ps256(a, b); } \
+  INLINE f64h name##_or_second(f64h a, f64h b) { return __builtin_ia32_##i##pd256(a, b); }
+INLINE f32v unless_nan(f32v a, f32v b) { return a == a ? b : a; }
+INLINE f64h unless_nan(f64h a, f64h b) { return a == a ? b : a; }
+#endif
+#define EXTREMES(name, i) EXTREME(name, i) \
+  INLINE f32v name(f32v a, f32v b) { return unless_nan(a, name##_or_second(a, b)); } \
+  INLINE f64v name(f64v a, f64v b) { return {unless_nan(a.low, name##_or_second(a.low, b.low)), unless_nan(a.high, name##_or_second(a.high, b.high))}; }
+EXTREMES(maximum, max) EXTREMES(minimum, min)
+#endif
 
 #define WHOLE(T) \
   INLINE T##v maximum(T##v a, T##v b) { return sel(gt(a, b), a, b); } INLINE T##v minimum(T##v a, T##v b) { return sel(lt(a, b), a, b); }

@@ -14,11 +14,22 @@
     return join<f64v>(MATH64(name, ulp)(a.low, b.low), MATH64(name, ulp)(a.high, b.high)); } \
   INLINE f32 m_##name(f32 x, f32 y) { return m_##name(splat(x), splat(y))[0]; } \
   INLINE f64 m_##name(f64 x, f64 y) { return m_##name(splat(x), splat(y))[0]; }
-#define ROUND1(name) \
+// To whole numbers: the number of the instruction's kind, or Sleef's function where there is no instruction.
+#if defined(__AVX512F__)
+#define ROUND1(name, kind) \
+  INLINE f32v m_##name(f32v x) { return __builtin_ia32_rndscaleps_mask(x, kind, x, (u16)-1, 4); } \
+  INLINE f64h m_##name(f64h x) { return __builtin_ia32_rndscalepd_mask(x, kind, x, (u8)-1, 4); }
+#elif defined(__AVX2__)
+#define ROUND1(name, kind) \
+  INLINE f32v m_##name(f32v x) { return __builtin_ia32_roundps256(x, kind); } INLINE f64h m_##name(f64h x) { return __builtin_ia32_roundpd256(x, kind); }
+#else
+#define ROUND1(name, kind) \
   extern "C" f32v ROUND(name)(f32v); extern "C" f64h ROUND64(name)(f64h); \
-  INLINE f32v m_##name(f32v x) { return ROUND(name)(x); } \
-  INLINE f64v m_##name(f64v x) { auto h = split<f64h>(x); return join<f64v>(ROUND64(name)(h.low), ROUND64(name)(h.high)); } \
-  INLINE f32 m_##name(f32 x) { return m_##name(splat(x))[0]; } INLINE f64 m_##name(f64 x) { return m_##name(splat(x))[0]; }
+  INLINE f32v m_##name(f32v x) { return ROUND(name)(x); } INLINE f64h m_##name(f64h x) { return ROUND64(name)(x); }
+#endif
+#define ROUNDED(name, kind) ROUND1(name, kind) \
+  INLINE f64v m_##name(f64v x) { auto h = split<f64h>(x); return join<f64v>(m_##name(h.low), m_##name(h.high)); } \
+  INLINE f32 m_##name(f32 x) { return __builtin_##name##f(x); } INLINE f64 m_##name(f64 x) { return __builtin_##name(x); }
 #define ROUND2(name) \
   extern "C" f32v ROUND(name)(f32v, f32v); extern "C" f64h ROUND64(name)(f64h, f64h); \
   INLINE f32v m_##name(f32v x, f32v y) { return ROUND(name)(x, y); } \
@@ -30,7 +41,12 @@ MATH1(tan, u10) MATH1(asin, u10) MATH1(acos, u10) MATH1(atan, u10)
 MATH1(sinh, u10) MATH1(cosh, u10) MATH1(asinh, u10) MATH1(acosh, u10) MATH1(atanh, u10)
 MATH1(erfc, u15) MATH1(lgamma, u10)
 MATH2(pow, u10) MATH2(atan2, u10) MATH2(hypot, u05)
-ROUND1(floor) ROUND1(ceil) ROUND1(trunc) ROUND1(rint) ROUND2(fmod) ROUND2(copysign) ROUND2(nextafter)
+ROUNDED(rint, 8) ROUNDED(floor, 9) ROUNDED(ceil, 10) ROUNDED(trunc, 11) ROUND2(fmod) ROUND2(nextafter)
+INLINE f32v m_copysign(f32v x, f32v y) { return (f32v)(((i32v)x & 0x7fffffff) | ((i32v)y & (i32)0x80000000)); }
+INLINE f64h m_copysign(f64h x, f64h y) { return (f64h)(((i64h)x & 0x7fffffffffffffff) | ((i64h)y & (i64)0x8000000000000000)); }
+INLINE f64v m_copysign(f64v x, f64v y) { return {m_copysign(x.low, y.low), m_copysign(x.high, y.high)}; }
+INLINE f32 m_copysign(f32 x, f32 y) { return __builtin_copysignf(x, y); }
+INLINE f64 m_copysign(f64 x, f64 y) { return __builtin_copysign(x, y); }
 #define MATH64_1(name, ulp) \
   extern "C" f64h MATH64(name, ulp)(f64h); \
   INLINE f64v m_##name(f64v x) { auto h = split<f64h>(x); return join<f64v>(MATH64(name, ulp)(h.low), MATH64(name, ulp)(h.high)); } \

@@ -25,6 +25,7 @@ from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
 from ..target import Module, Target, Text
 from . import compiling, loops, module, selection, shapes
+from .tiled import choosing
 
 
 def capability_of(device: torch.device) -> int:
@@ -94,9 +95,22 @@ class Triton(Target):
         return "channels last" if _by_tensor_cores(images.dtype) else None
 
     def select(self, program: Program, options: NativeOptions) -> None:
+        if options.matmul == "measured":
+            choosing.select(program, self._choice(program, options))
         selection.select(program)
         recompute(program)
         splits.split(program, shapes.parts)
+
+    def _choice(self, program: Program, options: NativeOptions) -> choosing.Choice:
+        """Who computes products that something finishes."""
+        if not options.max_autotune or program.device.type != self.device_type or not torch.cuda.is_available():
+            return choosing.by_model(program)
+        from .tiled import measuring
+
+        return measuring.measured(program, capability_of(program.device))
+
+    def variants(self, options: NativeOptions) -> list[dict[str, Any]]:
+        return [] if options.matmul == "library" else [{"matmul": "library"}]
 
     def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:
         return loops.plan(kernel, needed)

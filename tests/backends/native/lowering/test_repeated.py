@@ -24,6 +24,18 @@ def test_a_window_is_computed_once(capture) -> None:
     assert "for (i64 row" not in inside
 
 
+def test_a_gate_of_channels_in_channels_last(capture) -> None:
+    x, gate = torch.randn(2, 16, 9, 9).to(memory_format=torch.channels_last), torch.randn(2, 16, 1, 1)
+    captured = capture(lambda x, gate: x * gate.sigmoid(), x, gate)
+    compiled = captured.compile("native", strict=True)
+    got = captured.run(compiled, x, gate)
+    torch.testing.assert_close(got, x * gate.sigmoid())
+    assert got.stride() == x.stride()
+    (code,) = (text for text in compiled.report.output_code if "kernels.h" in text)
+    (inside,) = (body for body in re.split(r"NOINLINE static", code)[1:] if "m_exp" in body)
+    assert "for (i64 row" not in inside
+
+
 @pytest.mark.parametrize("shape", [(2, 32, 5, 7), (2, 12, 3, 3), (2, 64, 1, 9), (3, 24, 40)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_group_norm_over_adjacent_channels(capture, shape: tuple[int, ...], dtype: torch.dtype) -> None:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 static int faults = 0;
 static void expect(bool right, const char* what, double at) {
@@ -81,6 +82,48 @@ template <class T> static void tails(const char* what) {
   }
 }
 
+template <class H> static void tails_of_halves(const char* what) {
+  for (int n = 1; n <= LANES; n++) {
+    H from[LANES + 1], to[LANES + 1];
+    for (int i = 0; i <= LANES; i++) store(from + i, (f32)(i + 1)), store(to + i, 77.f);
+    f32v v = load(from, Some{n});
+    for (int i = 0; i < LANES; i++) expect(v[i] == (i < n ? i + 1 : 0), what, n);
+    store(to, v + 1.f, Some{n});
+    for (int i = 0; i <= LANES; i++) expect(load(to + i) == (i < n ? i + 2 : 77), what, n);
+  }
+}
+
+// Whatever stands in the last lane of each half of a vector.
+template <class T, class V> static void extremes(const char* what) {
+  const T some[] = {(T)-INFINITY, -2, -0.5f, -0.f, 0.f, 1, 3.5f, (T)INFINITY, (T)NAN};
+  for (T a : some) for (T b : some) {
+    V x = splat((T)1), y = splat((T)2);
+    for (int at : {0, LANES / 2 - 1, LANES - 1}) put(x, at, a), put(y, at, b);
+    V most = maximum(x, y), least = minimum(x, y);
+    bool none = a != a || b != b;
+    for (int at : {0, LANES / 2 - 1, LANES - 1}) {
+      expect(none ? most[at] != most[at] : most[at] == std::fmax(a, b), what, a);
+      expect(none ? least[at] != least[at] : least[at] == std::fmin(a, b), what, b);
+    }
+    if (LANES > 4) expect(most[1] == 2 && least[1] == 1, what, 0);
+  }
+}
+
+#ifdef __AVX2__
+template <class T, class V> static void rounding(const char* what) {
+  auto alike = [] (T a, T b) { return a != a ? b != b : a == b && std::signbit(a) == std::signbit(b); };
+  for (T x : {(T)-INFINITY, (T)-1e10, (T)-2.5, (T)-1.5, (T)-0.3, (T)-0., (T)0.3, (T)0.5, (T)2.5, (T)7.9, (T)1e30, (T)NAN}) {
+    V v = splat((T)1);
+    put(v, LANES - 1, x), put(v, 0, x);
+    for (int at : {0, LANES - 1}) {
+      expect(alike(m_floor(v)[at], std::floor(x)) && alike(m_ceil(v)[at], std::ceil(x)), what, x);
+      expect(alike(m_trunc(v)[at], std::trunc(x)) && alike(m_rint(v)[at], std::nearbyint(x)), what, x);
+      expect(alike(m_copysign(v, splat((T)-0.))[at], std::copysign(x, (T)-0.)), what, x);
+    }
+  }
+}
+#endif
+
 static void reductions() {
   f32v v = convert<f32v>(count<i32v>()) + 1.f;
   expect(total(v) == LANES * (LANES + 1) / 2, "total", 0);
@@ -103,6 +146,15 @@ int main() {
   tails<i32>("int32 at the end of a row");
   tails<i16>("int16 at the end of a row");
   tails<u8>("uint8 at the end of a row");
+  tails<i8>("int8 at the end of a row");
+  tails_of_halves<bf16>("bfloat16 at the end of a row");
+  tails_of_halves<f16>("float16 at the end of a row");
+  extremes<f32, f32v>("an extreme of float32");
+  extremes<f64, f64v>("an extreme of float64");
+#ifdef __AVX2__  // elsewhere they are Sleef's
+  rounding<f32, f32v>("rounding of float32");
+  rounding<f64, f64v>("rounding of float64");
+#endif
   reductions();
   return faults < 100 ? faults : 100;
 }
