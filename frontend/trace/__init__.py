@@ -17,6 +17,7 @@ protocol              implemented in    what it is
 
 Beside them:
 
+* ``namespaces`` reads and writes globals; ``shared_cells`` guards which functions share variables with the frame;
 * ``effects`` collects what the program changed outside its frame;
 * ``expectations`` takes branches for granted that only raise;
 * ``with_numbers`` records operators that take numbers which the graph reads from tensors;
