@@ -26,7 +26,7 @@ from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, make_set
 from ..values.descriptors import MethodValue
-from ..values.exceptions import ExceptionValue
+from ..values.exceptions import new_exception
 from ..values.facets.references import removable_handle, weak_reference
 from ..values.facets.supers import make_super
 from ..values.functions import PartialValue
@@ -275,9 +275,8 @@ def legacy_tensor(tr: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Value:
 @constructs(*(cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)))
 def exception(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     """A builtin exception class: its constructor only keeps its arguments."""
-    made = ExceptionValue(cls, list(args))
-    for name, value in kwargs.items():
-        made.attrs[name] = value
+    made = new_exception(cls, list(args))
+    made.take(kwargs)
     return made
 
 

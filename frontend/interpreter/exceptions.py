@@ -36,13 +36,11 @@ def check_exc_match(frame: Frame, ins: Any) -> None:
 
 
 def _matches(frame: Frame, error: Value, wanted: Value) -> bool:
-    if isinstance(wanted, TupleValue):
-        return any(_matches(frame, error, each) for each in wanted.unpack(frame.tr))
-    cls = wanted.real()
-    if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+    classes = [each.real() for each in (wanted.unpack(frame.tr) if isinstance(wanted, TupleValue) else [wanted])]
+    if not all(isinstance(cls, type) and issubclass(cls, BaseException) for cls in classes):
         message = "catching classes that do not inherit from BaseException is not allowed"
         raise Raised(frame.tr.make_exception(TypeError, message))
-    return issubclass(error.pytype(), cls)
+    return issubclass(error.pytype(), tuple(classes))
 
 
 @op("RAISE_VARARGS")

@@ -73,7 +73,8 @@ _UFUNCS: dict[np.ufunc, tuple[Any, str]] = {
 }  # fmt: skip
 _BINARY = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "**": np.power, "&": np.bitwise_and,
-    "//": np.floor_divide, "%": np.remainder, "|": np.bitwise_or, "^": np.bitwise_xor, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
+    "//": np.floor_divide, "%": np.remainder,
+    "|": np.bitwise_or, "^": np.bitwise_xor, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
     ">": np.greater, ">=": np.greater_equal,
 }  # fmt: skip
 _UNARY = {"-": np.negative, "~": np.invert}

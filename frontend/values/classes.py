@@ -25,7 +25,7 @@ from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
 from .containers.sets import SetValue
 from .descriptors import MethodValue, bind_class_attribute
-from .exceptions import ExceptionValue
+from .exceptions import new_exception
 from .facets.properties import NewPropertyValue
 from .functions import FunctionValue, bind
 from .objects import ObjectValue
@@ -138,7 +138,7 @@ class ClassValue(RealValue):
             tr.guard_lookup(type(raw), "__get__", getter)
             if isinstance(getter, types.FunctionType):
                 return tr.wrap(getter, None).call(tr, [tr.wrap(raw, None), ConstValue(None), self], {})
-        if isinstance(cls, enum.EnumMeta):
+        if isinstance(cls, enum.EnumMeta) and tr.is_settled_class(cls):
             return tr.lift(getattr(cls, name))
         return tr.wrap(getattr(cls, name), source)
 
@@ -351,7 +351,7 @@ def allocate(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value])
         except TypeError as error:
             raise Raised(tr.exception(error)) from None
     if issubclass(cls, BaseException):
-        return ExceptionValue(cls, list(args))
+        return new_exception(cls, list(args))
     if issubclass(cls, dict):
         base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
         return ObjectValue(cls, storage=DictValue({}, cls=base))

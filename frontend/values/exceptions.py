@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..breaks import OPERATION, GraphBreak
+from ..breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
 from ..guards.sources import Attr, Const, Source
 from .base import MISSING, Value
 from .builtin_methods import BuiltinMethodValue
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
 
 _CHAIN = ("__cause__", "__context__")
+# Builtin classes whose C code keeps more than their arguments, or makes something else of them.
+_KEEPS_MORE = (OSError, SyntaxError, UnicodeError, SystemExit, ImportError, BaseExceptionGroup)
+_TAKES = {AttributeError: ("name", "obj"), NameError: ("name",)}  # by keyword
 
 
 class TracebackValue(Value):
@@ -73,11 +77,22 @@ class ExceptionValue(ObjectValue):
         if name == "args":
             self.args = TupleValue(value.unpack(tr))
         elif name in (*_CHAIN, "__suppress_context__"):
+            if name in _CHAIN and not issubclass(value.pytype(), (BaseException, types.NoneType)):
+                raise GraphBreak(OPERATION, f"setting {name} of an exception to {value.describe()}")
             self.attrs[name] = value
+            if name == "__cause__":
+                self.attrs["__suppress_context__"] = ConstValue(True)
         elif name == "__traceback__" or self._is_builtin_field(tr, name):
             raise GraphBreak(OPERATION, f"setting {name} of an exception")
         else:
             super().set_plain(tr, name, value)
+
+    def take(self, kwargs: dict[str, Value]) -> None:
+        """Keep what the class takes by keyword."""
+        names = next((names for cls, names in _TAKES.items() if issubclass(self.cls, cls)), ())
+        if not kwargs.keys() <= set(names):
+            raise GraphBreak(OPERATION, f"creating a {self.cls.__qualname__} with {', '.join(kwargs)}")
+        self.attrs.update(kwargs)
 
     def raised_while(self, handled: Value | None) -> None:
         """Remember, as Python does, which exception was being handled when this one was raised."""
@@ -87,6 +102,7 @@ class ExceptionValue(ObjectValue):
     def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__init__":
             self.args = TupleValue(args)
+            self.take(kwargs)
             return ConstValue(None)
         if name == "with_traceback":
             return self
@@ -96,7 +112,9 @@ class ExceptionValue(ObjectValue):
 
     def _text(self, tr: Tracer, name: str) -> Value:
         """The text of the nearest builtin class: ``KeyError`` and ``OSError`` have their own."""
-        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        base = next(c for c in self.cls.__mro__ if getattr(builtins, c.__name__, None) is c)
+        if issubclass(self.cls, _KEEPS_MORE):
+            raise GraphBreak(OPERATION, f"text of a {self.cls.__name__}")
         arguments = self.args.const(tr)
         try:
             sample = base(*arguments)
@@ -109,11 +127,20 @@ class ExceptionValue(ObjectValue):
         return ConstValue(self.cls.__name__ + repr(sample)[len(base.__name__) :])
 
     def rebuild(self, out: FrameWriter) -> str:
+        if issubclass(self.cls, _KEEPS_MORE):
+            raise GraphBreak(NOT_REBUILDABLE, f"a {self.cls.__qualname__}")
         allocate = out.names.const(BaseException.__new__)
         variable = out.shell(self, f"{allocate}({out.names.const(self.cls)})")
         out.line(f"{variable}.args = {out.value(self.args)}")
         out.after.extend(self.attribute_lines(out, variable))
         return variable
+
+
+def new_exception(cls: type, args: list[Value]) -> ExceptionValue:
+    """An exception object with these arguments, which its constructor keeps."""
+    if issubclass(cls, _KEEPS_MORE):
+        raise GraphBreak(OPERATION, f"creating a {cls.__qualname__}, which keeps more than its arguments")
+    return ExceptionValue(cls, args)
 
 
 def wrap_exception(tr: Tracer, obj: BaseException, source: Source | None) -> ExceptionValue:

@@ -144,7 +144,13 @@ def test_reductions_and_shapes_are_one_graph():
 def test_division_by_numbers_selection_by_lists_and_moved_axes_are_one_graph():
     def run(a):
         divided = a // 2, a % 2, a // 3, a % 3, abs(a - 2)
-        return *divided, a[[0, 2]], a[[-1, 0, 0]], np.moveaxis(a, 0, 1), a.astype(np.float64).T.dot(a.astype(np.float64))
+        return (
+            *divided,
+            a[[0, 2]],
+            a[[-1, 0, 0]],
+            np.moveaxis(a, 0, 1),
+            a.astype(np.float64).T.dot(a.astype(np.float64)),
+        )
 
     for dtype in ("float32", "float64", "int64", "int32"):
         in_both(run, (array(dtype, -3) - np.dtype(dtype).type(3),), one_graph=True)
@@ -173,7 +179,17 @@ def test_the_order_in_memory():
 
     def run(a):
         copies = a.copy(), np.copy(a), a.T.copy(), a.astype(np.int64), a.flatten(), a.ravel(), np.zeros_like(a)
-        return *copies, a[[0, 0]], a // 2, a + 1, a * a.T.copy().T, np.where(a > 2, a, 0), np.stack((a, a)), np.concatenate([a, a]), a.T
+        return (
+            *copies,
+            a[[0, 0]],
+            a // 2,
+            a + 1,
+            a * a.T.copy().T,
+            np.where(a > 2, a, 0),
+            np.stack((a, a)),
+            np.concatenate([a, a]),
+            a.T,
+        )
 
     dense = np.arange(12.0).reshape(3, 4)
     for a in (dense, np.asfortranarray(dense), dense[:, ::2], np.zeros((2, 3, 4)).transpose(1, 2, 0), dense[:1]):
