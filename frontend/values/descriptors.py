@@ -70,8 +70,10 @@ def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | N
     return bind_class_attribute(tr, owner, cls, name, raw)
 
 
-def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: Any) -> Value:
-    """The descriptor protocol for an attribute found on a class."""
+def bind_class_attribute(
+    tr: Tracer, owner: Value, cls: type, name: str, raw: Any, bound_to: type | None = None
+) -> Value:
+    """The descriptor protocol for an attribute found on a class; ``bound_to`` is the owner's, if it is another one."""
     if hasattr(type(raw), "__get__") and not isinstance(raw, (types.FunctionType, property, classmethod)):
         tr.guard_lookup(cls, name, raw)
     if isinstance(raw, types.FunctionType):
@@ -86,7 +88,7 @@ def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: An
         return tr.wrap(raw.__func__, Attr(Const(cls, cls.__qualname__), name))
     if isinstance(raw, classmethod):
         tr.guard_class_attribute(cls, name, raw)
-        return MethodValue(tr.wrap(raw.__func__, None), tr.lift(cls))
+        return MethodValue(tr.wrap(raw.__func__, None), tr.lift(bound_to or cls))
     if isinstance(raw, functools._lru_cache_wrapper):
         return MethodValue(tr.wrap(raw, Attr(Const(cls, cls.__qualname__), name)), owner)
     if isinstance(raw, functools.cached_property):
@@ -103,7 +105,7 @@ def bind_class_attribute(tr: Tracer, owner: Value, cls: type, name: str, raw: An
     if isinstance(getter, types.FunctionType):
         holder = next(c for c in cls.__mro__ if name in c.__dict__)
         path = Descriptor(Const(holder, holder.__qualname__), name)
-        return tr.wrap(getter, None).call(tr, [tr.wrap(raw, path), owner, tr.lift(cls)], {})
+        return tr.wrap(getter, None).call(tr, [tr.wrap(raw, path), owner, tr.lift(bound_to or cls)], {})
     if getter is not MISSING and not isinstance(raw, type):
         raise GraphBreak(C_FUNCTION, f"descriptor {name!r} of {cls.__qualname__}")
     return tr.wrap(raw, source)

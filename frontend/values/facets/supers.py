@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import OPERATION, GraphBreak
 from ...guards.kinds.objects import NoOwnAttribute
-from ...guards.sources import Const, RawAttr, Source
+from ...guards.sources import Const, Descriptor, RawAttr, Source
 from ..base import Raised, Value
+from ..constants import ConstValue
 from ..descriptors import MethodValue, bind_class_attribute
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class SuperValue(Value):
                 raw = cls.__dict__[name]
                 if on_class:
                     return self._on_class(tr, cls, name, raw)
-                return bind_class_attribute(tr, self.owner, cls, name, raw)
+                return bind_class_attribute(tr, self.owner, cls, name, raw, mro[0])
             if not tr.is_settled_class(cls):
                 tr.guards.add(NoOwnAttribute(Const(cls, cls.__qualname__), name))
         raise Raised(tr.make_exception(AttributeError, f"'super' object has no attribute {name!r}"))
@@ -48,6 +50,10 @@ class SuperValue(Value):
             return MethodValue(tr.wrap(raw.__func__, None), self.owner)
         if isinstance(raw, staticmethod):
             return tr.wrap(raw.__func__, None)
+        if isinstance(getter := tr.static_lookup(type(raw), "__get__"), types.FunctionType):
+            tr.guard_lookup(type(raw), "__get__", getter)
+            path = Descriptor(Const(cls, cls.__qualname__), name)
+            return tr.wrap(getter, None).call(tr, [tr.wrap(raw, path), ConstValue(None), self.owner], {})
         return tr.wrap(getattr(cls, name), None)
 
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
