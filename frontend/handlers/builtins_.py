@@ -378,7 +378,14 @@ def object_setattr(tr: Tracer, owner: Value, name: Value, value: Value) -> Value
 
 @handles(object.__new__)
 def object_new(tr: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    return allocate(tr, cls.real(), list(args), kwargs)
+    real = cls.real()
+    if not isinstance(real, type):
+        raise GraphBreak(breaks.OPERATION, f"object.__new__ of {cls.describe()}")
+    if args or kwargs:
+        own_init = tr.static_lookup(real, "__init__") is not object.__init__
+        if not own_init or tr.static_lookup(real, "__new__") is not object.__dict__["__new__"]:
+            raise GraphBreak(breaks.OPERATION, f"object.__new__ of {real.__qualname__} with arguments")
+    return allocate(tr, real, list(args), kwargs)
 
 
 @handles(dict.__new__, list.__new__, set.__new__, BaseException.__new__)

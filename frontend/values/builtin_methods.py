@@ -63,6 +63,8 @@ class BuiltinMethodValue(Value):
         # by the descriptor itself: the owner's class may override the name
         raw = _of_class(self.cls, self.name)
         owner = out.value(self.owner)
+        if self.cls.__name__.endswith("_iterator"):  # which kind is rebuilt is another question
+            return f"{owner}.{self.name}"
         # with its class, which CPython assumes where C requested the defining class
         return f"{out.names.const(raw)}.__get__({owner}, {out.names.const(type)}({owner}))"
 

@@ -436,6 +436,8 @@ class ObjectValue(Value):
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name}")
 
     def _object_method(self, tr: Tracer, name: str, args: list[Value]) -> Value:
+        if name == "__init__" and args and not self._takes_more(tr):
+            raise GraphBreak(OPERATION, f"object.__init__ of {self.describe()} with arguments")
         if name in ("__init__", "__init_subclass__"):
             return ConstValue(None)
         if name == "__setattr__":
@@ -456,6 +458,11 @@ class ObjectValue(Value):
             equal = tr.equal(self, args[0])
             return ConstValue(not equal)
         raise GraphBreak(C_FUNCTION, f"object.{name}")
+
+    def _takes_more(self, tr: Tracer) -> bool:
+        """Whether ``object.__init__`` ignores arguments: those of a ``__new__`` of the class."""
+        own = [tr.static_lookup(self.cls, name) for name in ("__new__", "__init__")]
+        return own[0] is not _PLAIN_NEW and own[1] is object.__init__
 
     # --- leaving the trace -----------------------------------------------------------------------------------------
 
@@ -534,6 +541,7 @@ def _is_behind_a_descriptor(cls: type, name: str) -> bool:
     )
 
 
+_PLAIN_NEW = object.__dict__["__new__"]
 _PROTOCOLS: dict[str, type] = {
     "__bool__": bool, "__len__": int, "__hash__": int, "__repr__": str, "__str__": str, "__format__": str,
     "__int__": int, "__float__": float, "__complex__": complex,

@@ -253,33 +253,50 @@ _READABLE: tuple[type, ...] = (
 )  # fmt: skip
 
 
+class _Indexed:
+    def __getitem__(self, index: int) -> None:
+        raise IndexError(index)
+
+
+_SEQUENCE_ITERATOR: type = type(iter(_Indexed()))
+
+
 class UserIterator(IteratorValue):
     """An object with ``__next__``, or the sequence protocol of one with only ``__getitem__``."""
 
-    __slots__ = ("owner", "position")
+    __slots__ = ("is_exhausted", "owner", "position")
 
     def __init__(self, owner: Value, by_index: bool) -> None:
         self.owner = owner
+        self.is_exhausted = False  # for good, whatever the sequence gets later
         self.position = 0 if by_index else -1
         self.source = None
 
     def pytype(self) -> type:
-        return self.owner.pytype()
+        return self.owner.pytype() if self.position < 0 else _SEQUENCE_ITERATOR
 
     def next(self, tr: Tracer) -> Value | None:
+        if self.is_exhausted:
+            return None
         try:
             if self.position < 0:
                 return self.owner.call_method(tr, "__next__", [], {})
-            self.position += 1
-            return self.owner.getitem(tr, ConstValue(self.position - 1))
+            found = self.owner.getitem(tr, ConstValue(self.position))
         except Raised as raised:
-            if issubclass(raised.value.pytype(), StopIteration if self.position < 0 else (IndexError, StopIteration)):
-                return None
-            raise
+            if not issubclass(
+                raised.value.pytype(), StopIteration if self.position < 0 else (IndexError, StopIteration)
+            ):
+                raise
+            self.is_exhausted = self.position >= 0
+            return None
+        self.position += 1
+        return found
 
     def rebuild(self, out: FrameWriter) -> str:
         if self.position < 0:
             return out.value(self.owner)
+        if self.is_exhausted:
+            raise GraphBreak(NOT_REBUILDABLE, "an iterator that is exhausted")
         variable = out.temporary(f"iter({out.value(self.owner)})")
         out.line(f"{variable}.__setstate__({self.position})")
         return variable
