@@ -63,6 +63,9 @@ def _unknown_identity() -> GraphBreak:
     return stop
 
 
+_COMPARISONS = frozenset(function for function, *_ in COMPARE.values())
+
+
 def _plain_number(value: Value, other: Value) -> Value:
     """A member of an ``IntEnum`` or a bool as the number that it is beside ``other``.
 
@@ -125,6 +128,8 @@ class Operators(Tracer):
             isinstance(v, SymValue) or (v.is_const() and isinstance(v.real(), (int, float))) for v in (left, right)
         ):
             return None
+        if left.pytype() is right.pytype() is bool and function in _COMPARISONS:
+            return self.fold(function, [left.const(self), right.const(self)], {})  # algebra orders no truths
         left, right = _plain_number(left, right), _plain_number(right, left)
         if not all(isinstance(v, SymValue) or math.isfinite(v.real()) for v in (left, right)):
             return self.fold(function, [left.const(self), right.const(self)], {})  # algebra knows no nan
@@ -343,23 +348,22 @@ class Operators(Tracer):
 
     def _rich_compare(self, symbol: str, name: str, reflected: str, left: Value, right: Value) -> Value:
         refuse_operator(self, symbol, left, right)
-        for owner, method_name, other in ((left, name, right), (right, reflected, left)):
-            if isinstance(owner, ObjectValue):
-                method = self.special_method(owner, method_name)
-                if method is None:
-                    owner.refuse_c(self, method_name)
-                else:
-                    result = method.call(self, [other], {})
-                    if not _is_not_implemented(result):
-                        return result
+        order = [(left, name, right), (right, reflected, left)]
+        if right.pytype() is not left.pytype() and issubclass(right.pytype(), left.pytype()):
+            order.reverse()
+        for owner, method_name, other in order:
+            if not isinstance(owner, ObjectValue):
+                continue
+            method, negated = self.special_method(owner, method_name), False
+            if method is None and self.static_lookup(owner.cls, method_name) is object.__ne__:
+                method, negated = self.special_method(owner, "__eq__"), True  # which object.__ne__ asks
+            if method is None:
+                owner.refuse_c(self, method_name)
+                continue
+            result = method.call(self, [other], {})
+            if not _is_not_implemented(result):
+                return ConstValue(not result.truth(self)) if negated else result
         refuse_operator(self, symbol, right, left)
-        if symbol == "!=" and any(
-            isinstance(v, ObjectValue)
-            and isinstance(self.static_lookup(v.cls, "__eq__"), (types.FunctionType, types.NoneType))
-            and self.static_lookup(v.cls, "__ne__") is object.__ne__
-            for v in (left, right)
-        ):
-            return ConstValue(not self._rich_compare("==", "__eq__", "__eq__", left, right).truth(self))
         storages = [self._plain_storage(v) for v in (left, right)]
         if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
             return self.compare(symbol, *storages)

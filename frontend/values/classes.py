@@ -24,7 +24,7 @@ from .containers.iteration import SequenceIterator
 from .containers.mappings import DictValue
 from .containers.sequences import ListValue, TupleValue
 from .containers.sets import SetValue
-from .descriptors import MethodValue, bind_class_attribute
+from .descriptors import MethodValue, bind_class_attribute, class_method
 from .exceptions import new_exception
 from .facets.properties import NewPropertyValue
 from .functions import FunctionValue, bind
@@ -123,7 +123,7 @@ class ClassValue(RealValue):
             return tr.wrap(raw, None)
         if isinstance(raw, classmethod):
             tr.guard_class_attribute(cls, name, raw)
-            return MethodValue(tr.wrap(raw.__func__, None), self)
+            return class_method(tr, raw, self)
         if isinstance(raw, staticmethod):
             return tr.wrap(raw.__func__, source)
         if isinstance(raw, (types.ClassMethodDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType)):

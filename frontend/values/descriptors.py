@@ -70,6 +70,14 @@ def class_attribute(tr: Tracer, owner: Value, cls: type, name: str) -> Value | N
     return bind_class_attribute(tr, owner, cls, name, raw)
 
 
+def class_method(tr: Tracer, raw: classmethod, owner: Value) -> MethodValue:
+    """What a ``classmethod`` gives of the class ``owner``."""
+    function = raw.__func__
+    if hasattr(type(function), "__get__") and not isinstance(function, types.FunctionType):
+        raise GraphBreak(OPERATION, f"a classmethod of a {type(function).__name__}, which may bind by itself")
+    return MethodValue(tr.wrap(function, None), owner)
+
+
 def bind_class_attribute(
     tr: Tracer, owner: Value, cls: type, name: str, raw: Any, bound_to: type | None = None
 ) -> Value:
@@ -88,7 +96,7 @@ def bind_class_attribute(
         return tr.wrap(raw.__func__, Attr(Const(cls, cls.__qualname__), name))
     if isinstance(raw, classmethod):
         tr.guard_class_attribute(cls, name, raw)
-        return MethodValue(tr.wrap(raw.__func__, None), tr.lift(bound_to or cls))
+        return class_method(tr, raw, tr.lift(bound_to or cls))
     if isinstance(raw, functools._lru_cache_wrapper):
         return MethodValue(tr.wrap(raw, Attr(Const(cls, cls.__qualname__), name)), owner)
     if isinstance(raw, functools.cached_property):

@@ -10,7 +10,7 @@ from ...guards.kinds.objects import NoOwnAttribute
 from ...guards.sources import Const, Descriptor, RawAttr, Source
 from ..base import Raised, Value
 from ..constants import ConstValue
-from ..descriptors import MethodValue, bind_class_attribute
+from ..descriptors import bind_class_attribute, class_method
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -47,7 +47,7 @@ class SuperValue(Value):
     def _on_class(self, tr: Tracer, cls: type, name: str, raw: Any) -> Value:
         tr.guard_lookup(cls, name, raw)
         if isinstance(raw, classmethod):
-            return MethodValue(tr.wrap(raw.__func__, None), self.owner)
+            return class_method(tr, raw, self.owner)
         if isinstance(raw, staticmethod):
             return tr.wrap(raw.__func__, None)
         if isinstance(getter := tr.static_lookup(type(raw), "__get__"), types.FunctionType):
