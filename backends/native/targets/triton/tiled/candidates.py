@@ -32,7 +32,7 @@ class Candidate:
     step: FinishedProduct
 
 
-def candidates(program: Program) -> list[Candidate]:
+def find(program: Program) -> list[Candidate]:
     """All of ``program``; no product and no statement is in two."""
     uses = Uses(program, program.items)
     place = {id(item): at for at, item in enumerate(program.items)}
