@@ -46,6 +46,7 @@ def _multiplied_by_tensor_cores(dtype: torch.dtype) -> bool:
     return dtype in _HALF or (dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32)
 
 
+_MULTIPLIES_BFLOAT16, _HOPPER = 80, 90
 _FEW_PARTS = 4
 _SMALL = 2**22
 """Copying so many elements takes about as long as starting some kernels."""
@@ -102,12 +103,16 @@ class Triton(Target):
         splits.split(program, shapes.parts)
 
     def _choice(self, program: Program, options: NativeOptions) -> choosing.Choice:
-        """Who computes products that something finishes."""
-        if not options.max_autotune or program.device.type != self.device_type or not torch.cuda.is_available():
-            return choosing.by_model(program)
-        from .tiled import measuring
+        """Who computes products that something finishes: the model is of Hopper's GPUs."""
+        if program.device.type == self.device_type and torch.cuda.is_available():
+            capability = capability_of(program.device)
+            if options.max_autotune and capability >= _MULTIPLIES_BFLOAT16:
+                from .tiled import measuring
 
-        return measuring.measured(program, capability_of(program.device))
+                return measuring.measured(program, capability)
+            if capability < _HOPPER:
+                return choosing.by_library
+        return choosing.by_model(program)
 
     def variants(self, options: NativeOptions) -> list[dict[str, Any]]:
         return [] if options.matmul == "library" else [{"matmul": "library"}]

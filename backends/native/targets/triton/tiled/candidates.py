@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ....ir import index
-from ....ir.expressions import Node, Statement, make, rewrite, substitute
+from ....ir import index, operations as ops
+from ....ir.expressions import Buffer, Node, Statement, make, rewrite, substitute
 from ....ir.index import Index, Var
 from ....ir.products import Convolution, FinishedProduct, Product
 from ....ir.program import Program
@@ -32,7 +32,7 @@ class Candidate:
     step: FinishedProduct
 
 
-def candidates(program: Program) -> list[Candidate]:
+def find(program: Program) -> list[Candidate]:
     """All of ``program``; no product and no statement is in two."""
     uses = Uses(program, program.items)
     place = {id(item): at for at, item in enumerate(program.items)}
@@ -103,19 +103,28 @@ def _finished(product: Product | Convolution, statement: Statement) -> FinishedP
         return None
     whole = found.row * stride + found.column
     memo: dict[Node, Node] = {}
-    value = rewrite(substitute(statement.value, loops, memo), _joined, {})
+    value = _of_sums(substitute(statement.value, loops, memo), product.target, found.shift)
     position = index.joined(index.substitute(statement.position, loops, lambda node: substitute(node, loops, memo)))
     kept = cast("tuple[Var, Var]", (index.the_var(found.row), index.the_var(found.column)))
     finish = Statement(statement.target, position, value, kept, origins=statement.origins)
-    step = FinishedProduct(product.target, *found, whole, finish, [*product.origins, *statement.origins])
+    operands = (found.left, found.right, found.row, found.column, found.term)
+    step = FinishedProduct(product.target, *operands, whole, finish, [*product.origins, *statement.origins])
     # Whether the arithmetic of indices finds that it is the same position.
     return step if all(at == whole for b, at in value.loads if b is product.target) else None
 
 
-def _joined(node: Node, args: tuple[Node, ...]) -> Node:
-    """What a load's position is of rows and columns, where the loops were parts of these."""
-    attr = (node.attr[0], index.joined(node.attr[1])) if node.op == "load" else node.attr
-    return make(node.op, args, node.dtype, attr)
+def _of_sums(value: Node, product: Buffer, shift: Node | None) -> Node:
+    """``value`` where loads of ``product`` are sums without ``shift``.  Positions that were taken apart into loops, and
+    are made of rows and columns again, are so in one piece."""
+
+    def change(node: Node, args: tuple[Node, ...]) -> Node:
+        if node.op != "load":
+            return make(node.op, args, node.dtype, node.attr)
+        buffer, position = node.attr
+        read = make("load", args, node.dtype, (buffer, index.joined(position)))
+        return read if shift is None or buffer is not product else ops.binary("add", read, shift)
+
+    return rewrite(value, change, {})
 
 
 def _in_rows(position: Index, loops: Sequence[Var], found: Factors, stride: Index) -> Mapping[Var, Index] | None:

@@ -13,7 +13,7 @@ from ....ir.products import FinishedProduct
 from ....ir.program import Program
 from .. import selection, shapes
 from ..shapes import Shape
-from .candidates import Candidate, candidates
+from .candidates import Candidate, find
 
 Choice = Callable[[Sequence[Candidate]], Sequence[tuple[Shape, ...]]]
 """The ways to run the kernel of each candidate, the best first; none where the library is faster."""
@@ -23,14 +23,19 @@ def select(program: Program, choice: Choice) -> None:
     """Replace products and what finishes them by steps that do both, where ``choice`` finds that this is faster."""
     gone: set[int] = set()
     steps: dict[int, FinishedProduct] = {}
-    all_ = candidates(program)
-    for candidate, found in zip(all_, choice(all_), strict=True):
+    candidates = find(program)
+    for candidate, found in zip(candidates, choice(candidates), strict=True):
         if found:
             candidate.step.shapes = found
             *inner, last = candidate.statements
             gone.update(map(id, (candidate.product, *inner)))
             steps[id(last)] = candidate.step
     program.items = [steps.get(id(item), item) for item in program.items if id(item) not in gone]
+
+
+def by_library(candidates: Sequence[Candidate]) -> list[tuple[Shape, ...]]:
+    """The library computes all."""
+    return [()] * len(candidates)
 
 
 def ways(step: FinishedProduct) -> tuple[Shape, ...]:

@@ -29,6 +29,8 @@ class Factors(NamedTuple):
     row: Index
     column: Index
     term: Index
+    shift: Node | None = None
+    """What the library adds to the sum, by column."""
 
     @property
     def rows(self) -> int:
@@ -60,7 +62,7 @@ def _of_matrices(product: Product) -> Factors | None:
 def _of_windows(product: Convolution) -> Factors | None:
     """A convolution whose result is channels last: a row is a place of the window, a term a pixel and channel in it."""
     image, weight, target = product.image, product.weight, product.target
-    if product.transposed or product.groups != 1 or product.bias is not None or len(weight.sizes) != 4:
+    if product.transposed or product.groups != 1 or len(weight.sizes) != 4:
         return None
     if not _fits(target, image, weight) or target.strides != channels_last(target.sizes):
         return None
@@ -88,8 +90,10 @@ def _of_windows(product: Convolution) -> Factors | None:
     second = weight.offset + column * weight.strides[0] + channel * weight.strides[1]
     for tap, step in zip(taps, weight.strides[2:], strict=True):
         second = second + tap * step
-    right = _read(weight.buffer, index.joined(second))
-    return Factors(_read(image.buffer, index.joined(first), conditions), right, row, column, term)
+    left, right = _read(image.buffer, index.joined(first), conditions), _read(weight.buffer, index.joined(second))
+    bias = product.bias
+    shift = None if bias is None else _read(bias.buffer, bias.offset + column * bias.strides[0])
+    return Factors(left, right, row, column, term, shift)
 
 
 def _within(place: Index, extent: Index) -> list[Node]:

@@ -82,7 +82,11 @@ def test_convolutions(check, name, monkeypatch) -> None:
     def block(x, w, a, b):
         return F.relu(F.conv2d(x, w, **settings) * a + b).bfloat16()
 
+    def biased(x, w, a, b):
+        return F.relu(F.conv2d(x, w, b, **settings)) * a.bfloat16()
+
     assert is_finished(check(block, x, weight, scale, shift))
+    assert is_finished(check(biased, x, weight, scale, shift.flatten().bfloat16()))
 
 
 @triton_only
