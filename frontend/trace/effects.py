@@ -20,11 +20,13 @@ class Effects:
     def __init__(self) -> None:
         self.changed_values: dict[Value, None] = {}
         self.region: OpenRegion | None = None  # the one that must be told
+        self.count = 0  # of changes, those of new objects included
         self.globals: dict[tuple[int, str], tuple[dict, Value]] = {}
         self.classes: dict[tuple[int, str], tuple[type, Value]] = {}
 
     def changed(self, value: Value) -> None:
         """``value`` is about to change; it matters only if it existed before the trace."""
+        self.count += 1
         if self.region is not None:
             self.region.changed(value)
         if value.source is not None:
@@ -34,6 +36,7 @@ class Effects:
         return value not in self.changed_values
 
     def store_global(self, namespace: dict, name: str, value: Value) -> None:
+        self.count += 1
         if self.region is not None:
             self.region.changed_global(name)
         self.globals[(id(namespace), name)] = (namespace, value)

@@ -176,7 +176,7 @@ class Operators(Tracer):
         if symbol == "*":
             sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
-                items = sequence.items(self) * count.const(self)
+                items = _repeated(sequence.items(self), count.const(self))
                 if isinstance(sequence, ListValue):
                     return ListValue(items)
                 assert isinstance(sequence, TupleValue)
@@ -228,7 +228,7 @@ class Operators(Tracer):
         if isinstance(left, (ListValue, DequeValue)) and symbol == "+=":
             left.call_method(self, "extend", [right], {})
         elif isinstance(left, ListValue) and symbol == "*=" and issubclass(right.pytype(), int):
-            left.replace(self, left.items(self) * right.const(self))
+            left.replace(self, _repeated(left.items(self), right.const(self)))
         elif isinstance(left, DictValue) and symbol == "|=":
             left.call_method(self, "update", [right], {})
         elif isinstance(left, SetValue) and left.cls is set and symbol[:-1] in _SET_METHODS:
@@ -565,6 +565,13 @@ class Operators(Tracer):
 def _sample(value: TupleValue) -> tuple:
     """A tuple of the same kind; what arithmetic makes of a ``torch.Size`` depends on torch's version."""
     return torch.Size((1,)) if value.cls is torch.Size else (1,)
+
+
+def _repeated(items: list[Value], count: int) -> list[Value]:
+    try:
+        return items * count
+    except (MemoryError, OverflowError) as error:
+        raise GraphBreak(breaks.TOO_DEEP, f"a sequence of {len(items) * count} items", error) from None
 
 
 def _is_not_implemented(value: Value) -> bool:

@@ -412,9 +412,12 @@ class ObjectValue(Value):
             return storage.hash_key(tr)
         if not isinstance(raw, types.FunctionType):
             raise GraphBreak(OPERATION, f"{self.describe()} as a dictionary key: C code hashes it")
-        method = self.special(tr, "__hash__")
+        method, changes = self.special(tr, "__hash__"), tr.effects.count
         assert method is not None
-        return HashedKey(tr, self, method.call(tr, [], {}).const(tr))
+        hashed = of_protocol(method.call(tr, [], {}), "__hash__").const(tr)
+        if tr.effects.count != changes:  # a container that is rebuilt asks once more
+            raise GraphBreak(OPERATION, f"__hash__ of {self.describe()}, which changes something")
+        return HashedKey(tr, self, hashed)
 
     def call_c_method(self, tr: Tracer, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A method that C class ``cls`` defines: ``object``'s own, or one of the builtin base."""

@@ -471,7 +471,7 @@ class SliceValue(Value):
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "indices":
-            return tr.lift(self.const(tr).indices(args[0].const(tr)))
+            return tr.fold(self.const(tr).indices, [args[0].const(tr)], {})
         return super().call_method(tr, name, args, kwargs)
 
     def truth(self, tr: Tracer) -> bool:
