@@ -128,6 +128,14 @@ static void reductions() {
   f32v v = convert<f32v>(count<i32v>()) + 1.f;
   expect(total(v) == LANES * (LANES + 1) / 2, "total", 0);
   expect(greatest<f32>(v) == LANES && smallest<f32>(v) == 1, "greatest", 0);
+  f64v wide = convert<f64v>(v);
+  i64v whole = convert<i64v>(v);
+  expect(greatest<f64>(wide) == LANES && smallest<f64>(wide) == 1 && total(wide) == LANES * (LANES + 1) / 2, "float64", 0);
+  expect(greatest<i64>(whole) == LANES && smallest<i64>(whole) == 1 && total(whole) == LANES * (LANES + 1) / 2, "int64", 0);
+  expect(greatest<u8>(convert<u8v>(v)) == LANES && smallest<i16>(convert<i16v>(v)) == 1, "short integers", 0);
+  expect(times(wide) == std::tgamma(LANES + 1.) && times(whole - whole + 2) == 1l << LANES, "product", 0);
+  put(wide, LANES - 2, NAN);
+  expect(greatest<f64>(wide) != greatest<f64>(wide), "greatest with nan of float64", 0);
   v[1] = NAN;
   expect(greatest<f32>(v) != greatest<f32>(v), "greatest with nan", 0);
   Best<f32v> best = {v, count<i64v>()};
