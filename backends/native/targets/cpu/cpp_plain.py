@@ -9,6 +9,7 @@ reordered.
 from __future__ import annotations
 
 import re
+
 import torch
 
 from ...ir import index
@@ -122,7 +123,7 @@ _KNOWN, _NAMES = re.compile(r"\s*\w+ ([vr]\d+) = "), re.compile(r"\b[vr]\d+\b")
 
 
 class PlainPrinter(KernelPrinter):
-    """Loops over elements; ``q0`` is the address ``p0`` in a variable that no write can change, and ``qv1`` is ``v1``."""
+    """Loops over elements; ``q0`` is the address ``p0`` in a variable that no write can change, ``qv1`` the number ``v1``."""
 
     def __init__(self, nest: LoopNest) -> None:
         super().__init__(nest)
