@@ -123,7 +123,7 @@ _KNOWN, _NAMES = re.compile(r"\s*\w+ ([vr]\d+) = "), re.compile(r"\b[vr]\d+\b")
 
 
 class PlainPrinter(KernelPrinter):
-    """Loops over elements; ``q0`` is the address ``p0`` in a variable that no write can change, ``qv1`` the number ``v1``."""
+    """Loops over elements; ``q0`` is ``p0``, an address, and ``qv1`` the number ``v1`` where no write can change it."""
 
     def __init__(self, nest: LoopNest) -> None:
         super().__init__(nest)
