@@ -8,8 +8,6 @@ reordered.
 
 from __future__ import annotations
 
-import re
-
 import torch
 
 from ...ir import index
@@ -119,11 +117,8 @@ def _is_exact(node: Node) -> bool:
     return node.op in ("where", "maximum", "minimum", "neg", "abs") and all(map(_is_exact, chosen))
 
 
-_KNOWN, _NAMES = re.compile(r"\s*\w+ ([vr]\d+) = "), re.compile(r"\b[vr]\d+\b")
-
-
 class PlainPrinter(KernelPrinter):
-    """Loops over elements; ``q0`` is ``p0``, an address, and ``qv1`` the number ``v1`` where no write can change it."""
+    """Loops over elements; ``q0`` is the address ``p0`` in a variable that no write can change."""
 
     def __init__(self, nest: LoopNest) -> None:
         super().__init__(nest)
@@ -154,12 +149,9 @@ class PlainPrinter(KernelPrinter):
         return [f"{indent}auto q{name[1:]} = {name};" for name in self.buffers.values()]
 
     def _pop_parallel(self, count: Index, grain: str) -> None:
-        """Close the loop over threads, which begins with copies of all addresses, and of what is known ahead of it."""
+        """Close the loop over threads, which begins with copies of all addresses."""
         w = self.writer
-        ahead = {found[1] for line in w.scopes[-2].lines if (found := _KNOWN.match(line))}
-        used = {name: f"q{name}" for line in w.top.lines for name in _NAMES.findall(line) if name in ahead}
-        w.top.lines[:] = [_NAMES.sub(lambda name: used.get(name[0], name[0]), line) for line in w.top.lines]
-        w.top.lines[:0] = [*self._addresses("    "), *(f"    auto {copy} = {name};" for name, copy in used.items())]
+        w.top.lines[:0] = self._addresses("    ")
         w.pop(f"parallel({w.index(count)}, {grain}, [&] (i64 lo, i64 hi) {{", "});")
         self._declare_addresses()  # for what is read ahead of the loop
 

@@ -508,15 +508,12 @@ template <bool most, class V, class M> INLINE void better(Best<V>& best, V x, i6
   best.value = sel(wins, x, best.value);
   best.at = sel(wins, at, best.at);
 }
-template <class V, class T> INLINE One<T> lane(Best<V> best, int i, T first) { return {(T)best.value[i], best.at[i]}; }
 template <bool most, class V> INLINE auto best_of(Best<V> best) {
   auto first = best.value[0];  // of the type of an element, also where sums of two are an int
-  auto one = lane(best, 0, first);
-  for (int i = 1; i < LANES; i++) {
-    auto other = lane(best, i, first);
-    if (beats(other.value, other.at, one.value, one.at, most)) one = other;
-  }
-  return one;
+  typedef decltype(first) T;
+  T top = most ? greatest<T>(best.value) : smallest<T>(best.value);
+  mask alike = eq(top, top) ? eq(best.value, splat(top)) : ne(best.value, best.value);
+  return One<T>{top, smallest<i64>(sel(alike, best.at, splat((i64)0x7fffffffffffffff)))};
 }
 #define MOST_THREADS 256
 template <bool most, class T> INLINE i64 best_part(One<T>* parts, bool* used) {

@@ -140,6 +140,15 @@ static void reductions() {
   expect(greatest<f32>(v) != greatest<f32>(v), "greatest with nan", 0);
   Best<f32v> best = {v, count<i64v>()};
   expect(best_of<true>(best).at == 1, "the place of nan", 0);
+  put(best.at, 1, 7l), put(best.at, LANES - 1, 3l), v[LANES - 1] = NAN;
+  best.value = v;
+  expect(best_of<true>(best).at == 3 && best_of<false>(best).at == 3, "the first nan", 0);
+  Best<u8v> bytes = {splat((u8)200), count<i64v>() + 5}, unseen = {splat((u8)0), i64v{}};
+  put(bytes.value, 0, (u8)100), put(bytes.at, LANES - 1, 2l);
+  expect(best_of<true>(bytes).at == 2 && best_of<false>(bytes).at == 5, "the first of equal bytes", 0);
+  expect(best_of<true>(unseen).at == 0, "bytes of which none is more than the least", 0);
+  Best<f64v> wide_best = {convert<f64v>(count<i32v>() % 2), count<i64v>()};
+  expect(best_of<true>(wide_best).at == 1 && best_of<false>(wide_best).at == 0, "the first of equal float64", 0);
   expect(any_of(v != v) && !all_of(v != v), "any and all", 0);
   i32v a = count<i32v>() - 2;
   for (int i = 0; i < LANES; i++) expect(floor_div(a, splat((i32)3))[i] == std::floor((i - 2) / 3.), "floor_div", i);
