@@ -49,6 +49,7 @@ ENGINES: dict[str, Callable[[Any], Any]] = {
     "eager": lambda f: f,
     "torch.compile": torch.compile,
     "torch.compile RO": lambda f: torch.compile(f, mode="reduce-overhead"),
+    "torch.compile MA": lambda f: torch.compile(f, mode="max-autotune"),
     "native": lambda f: torchmux.compile(f, backend="native"),
     "native RO": lambda f: torchmux.compile(f, backend="native", mode="reduce-overhead"),
     "native MA": lambda f: torchmux.compile(f, backend="native", mode="max-autotune"),

@@ -126,7 +126,7 @@ class Inductor(Requirements):
     """torch's own compiler, with the option for torch's random numbers; by default it draws different ones."""
 
     backend = "inductor"
-    sets = ("recursion limit",)
+    sets = ("recursion limit", "signals of the process")  # the latter at the first kernel for a GPU, as Triton is here
     options: Mapping[str, Any] = {"fallback_random": True}
     expected = tuple(
         Expected(

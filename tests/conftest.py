@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import subprocess
@@ -40,6 +41,14 @@ def compiler_errors_are_errors() -> Iterator[None]:
     with config.patch(fail_on_compiler_errors=True):
         yield
     del os.environ["TORCHMUX_FAIL_ON_COMPILER_ERRORS"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def torch_writes_no_trace() -> None:
+    """torch describes each step of a capture if its log of traces has handlers; pytest gives it some."""
+    traces = logging.getLogger("torch.__trace")
+    traces.propagate = True  # pytest's are for those of which the root hears nothing
+    traces.handlers.clear()
 
 
 @pytest.fixture
@@ -100,7 +109,10 @@ def _seed() -> None:
     import torch
 
     random.seed(0)
-    torch.manual_seed(0)
+    # torch.manual_seed writes down the stack for each kind of device that is not there, which takes 2 ms.
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
 
 
 def pytest_make_collect_report(collector: pytest.Collector) -> None:

@@ -46,6 +46,7 @@ class Recording:
         with torch.inference_mode(False), torch.no_grad():
             buffers = {p: _like(args[p]) for p in self._copied_in}
             self._graph, self._outputs = _record(run, [buffers.get(p, a) for p, a in enumerate(args)], pool)
+        self._of_inference = _of_inference(self._outputs)
         # An argument that shows memory twice is copied as the memory it shows, so its strides have to be the same.
         self._overlapping = {p: buffers[p].stride() for p in self._copied_in if _overlaps(buffers[p])}
         self._buffers = [self._to_copy(p, buffer) for p, buffer in buffers.items()]
@@ -91,7 +92,7 @@ class Recording:
             torch.autograd.graph.increment_version(args[position])
         for position, buffer in self._given_back:
             args[position].detach().copy_(buffer)
-        results = [output.detach() for output in self._outputs]
+        results = [o.detach() for o in (self._of_inference if torch.is_inference_mode_enabled() else self._outputs)]
         if self._copied_out:
             fresh = [_like(self._outputs[p]) for p in self._copied_out]
             torch._foreach_copy_(fresh, [self._outputs[p] for p in self._copied_out])
@@ -120,6 +121,17 @@ def _record(run: Run, args: Sequence[Any], pool: Pool) -> tuple[Any, list[torch.
             _recover()
             raise
     return graph, outputs
+
+
+def _of_inference(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same memory as tensors that were made in inference mode, which no other tensor becomes."""
+    with torch.inference_mode():
+        return [
+            torch.empty(0, dtype=t.dtype, device=t.device).set_(
+                t.untyped_storage(), t.storage_offset(), t.size(), t.stride()
+            )
+            for t in tensors
+        ]
 
 
 def _recover() -> None:

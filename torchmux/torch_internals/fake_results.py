@@ -196,6 +196,8 @@ IMAGES = {
     _aten.roll.default: "cpu",
     _aten.upsample_bilinear2d.default: "cuda",
     _aten.upsample_bilinear2d.vec: "cuda",
+    _aten.upsample_nearest2d.vec: "cuda",
+    _aten._upsample_nearest_exact2d.vec: "cuda",
 }
 """Operators that make images of images on one kind of device, although torch's fakes of them are none, or not all."""
 

@@ -16,7 +16,7 @@ from ...common.pipeline.lines import line_of
 from ...common.pipeline.symbols import is_symbolic
 from ..ir.expressions import Buffer
 from ..ir.ordered_loops import Scan, Scatter
-from ..ir.products import Attention, ComputedProduct, Convolution, Product
+from ..ir.products import Attention, ComputedProduct, Convolution, FinishedProduct, Product
 from ..ir.program import Call, Program, TensorRef
 from ..schedule.kernel import Kernel
 from ..schedule.schedule import Schedule
@@ -70,6 +70,9 @@ def _shape(buffer: Buffer) -> str:
     return f"{str(buffer.dtype).removeprefix('torch.')}[{', '.join(map(str, buffer.sizes))}]"
 
 
+_PRODUCTS = (Product, FinishedProduct, ComputedProduct, Convolution, Attention)
+
+
 def _step(step: Any) -> _Box:
     if isinstance(step, Kernel):
         origins = [node for member in step.members for node in member.statement.origins]
@@ -77,7 +80,7 @@ def _step(step: Any) -> _Box:
         kind = "kernel"
     else:
         origins = step.origins
-        kind = "product" if isinstance(step, (Product, ComputedProduct, Convolution, Attention)) else "call"
+        kind = "product" if isinstance(step, _PRODUCTS) else "call"
         title = f"torch: {quoted(step.op)}" if isinstance(step, Call) else _title(step)
     names: dict[str, None] = {}
     hints: dict[str, None] = {}
@@ -96,6 +99,7 @@ def _step(step: Any) -> _Box:
 _TITLES = {
     Product: "matrix product",
     ComputedProduct: "matrix product",
+    FinishedProduct: "matrix product, finished",
     Convolution: "convolution",
     Attention: "attention",
     Scan: "scan",

@@ -12,6 +12,7 @@ From the ground up:
 * ``ordered_loops`` are loops whose order matters: cumulative sums, and writing where data says,
 * ``program`` lists what is computed: statements, calls of torch's operators, and
 * ``products``: products of matrices, convolutions and attention, whoever computes them,
+* ``uses`` tells who reads and writes the buffers of a program,
 * ``forms`` are the questions that lowering asks of a target,
 * ``verify`` checks that all of these are well formed.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from . import index, operations as ops
-from .expressions import Buffer, Node, operators_in
+from .expressions import Buffer, Node, Statement, operators_in
 from .index import Index, Var
 from .program import TensorRef
 from .values import Value
@@ -63,6 +63,59 @@ class Product:
     @property
     def writes(self) -> set[Buffer]:
         return {self.target}
+
+
+@dataclass(eq=False)
+class FinishedProduct:
+    """A product of matrices of which a kernel finishes each element before anything is stored.
+
+    The element in row ``row`` and column ``column`` is the sum of ``left * right`` over the loop ``term``: ``left``
+    reads an element of memory by row and term, and ``right`` by term and column, both of the same type.  All sizes are
+    known.  ``finish`` is a statement over rows and columns; what it loads at ``position`` of ``product`` is this sum,
+    which is not in memory.  ``shapes`` are ways to run it, which the target knows.
+    """
+
+    product: Buffer
+    left: Node
+    right: Node
+    row: Index
+    column: Index
+    term: Index
+    position: Index
+    finish: Statement
+    origins: list[Any] = field(default_factory=list)
+    shapes: tuple[Any, ...] = ()
+
+    @property
+    def loops(self) -> tuple[Var, Var, Var]:
+        """The variables of rows, columns and terms."""
+        row, column, term = map(index.the_var, (self.row, self.column, self.term))
+        assert row is not None and column is not None and term is not None
+        return row, column, term
+
+    @property
+    def rows(self) -> int:
+        return cast("int", self.loops[0].size)
+
+    @property
+    def columns(self) -> int:
+        return cast("int", self.loops[1].size)
+
+    @property
+    def terms(self) -> int:
+        return cast("int", self.loops[2].size)
+
+    @property
+    def target(self) -> Buffer:
+        return self.finish.target
+
+    @property
+    def reads(self) -> set[Buffer]:
+        return {b for node in (self.left, self.right) for b, _ in node.loads} | (self.finish.reads - {self.product})
+
+    @property
+    def writes(self) -> set[Buffer]:
+        return {self.finish.target}
 
 
 @dataclass(eq=False)

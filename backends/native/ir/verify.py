@@ -17,7 +17,7 @@ from .expressions import Buffer, Node, Statement, compute_type, operators_in
 from .index import Index, Var
 from .operation_table import KINDS, OPERATIONS
 from .ordered_loops import Scan, Scatter
-from .products import Attention, ComputedProduct, Convolution, Product
+from .products import Attention, ComputedProduct, Convolution, FinishedProduct, Product
 from .program import Call, Program, TensorRef
 
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
@@ -232,6 +232,20 @@ def computed_product(item: ComputedProduct, known: Collection[str], wrong: Repor
         _loop_body(element, 0, item.target, loops, known, wrong)
 
 
+def finished_product(item: FinishedProduct, known: Collection[str], wrong: Report) -> None:
+    """The operands are elements of one type, and all that finishes is over rows and columns."""
+    rows, columns, terms = item.loops
+    for operand, loops in ((item.left, (rows, terms)), (item.right, (terms, columns))):
+        if operand.op != "load" or operand.attr[0].dtype is not item.product.dtype:
+            raise wrong("types", f"{operand} is no element of {item.product.dtype}")
+        _loop_body(operand, 0, item.product, loops, known, wrong)
+    if set(item.finish.kept) != {rows, columns} or item.finish.reduced:
+        raise wrong("variables", "a product is finished in loops that are not its rows and columns")
+    if any(at != item.position for buffer, at in item.finish.value.loads if buffer is item.product):
+        raise wrong("order", f"{item.product} is read elsewhere than where it is computed")
+    statement(item.finish, known, wrong)
+
+
 def _batches(item: Product) -> tuple[Index, Index]:
     first, second = (ref.sizes[0] if len(ref.sizes) == 3 else 1 for ref in (item.left, item.right))
     return first, second
@@ -279,6 +293,8 @@ def verify_program(checked: Program, after: str) -> None:
             statement(item, checked.symbols, wrong)
         elif isinstance(item, (Scan, Scatter)):
             ordered(item, checked.symbols, wrong)
+        elif isinstance(item, FinishedProduct):
+            finished_product(item, checked.symbols, wrong)
         elif isinstance(item, (Product, ComputedProduct, Convolution, Attention, Call)):
             for ref in operands(item):
                 view(ref, wrong)

@@ -1,7 +1,7 @@
 """From a program to what runs, and in which order.
 
 * ``reinplace`` settles which inputs are overwritten in place, and an order in which that is right,
-* ``recompute`` lets readers compute what is cheaper than memory,
+* ``recompute`` lets readers compute what is cheaper than memory; ``inlining`` puts it there,
 * ``splits`` makes two reductions of one that keeps too few multiprocessors busy,
 * ``schedule`` fuses the statements of a program into kernels, and orders these and everything else,
 * ``kernel`` are statements that share their loops, and when two kernels can be one,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir import index
-from ..ir.expressions import Buffer, Node, Statement, compute_type, make, operators_in, rewrite, substitute
-from ..ir.index import Index, Var
+from ..ir.expressions import Buffer, Node, Statement, operators_in
 from ..ir.program import Program
+from .inlining import extents, replaced
 
 _MOST_COST = 8
 """So many simple instructions take less time than a load from memory."""
@@ -60,7 +60,7 @@ class _Recomputer:
         for reader in readers:
             if not isinstance(reader, Statement) or reader.target is target:
                 return False
-            value = _replaced(reader.value, made)
+            value = replaced(reader.value, made)
             if value is None or _decides(reader, target):
                 return False
             new.append(value)
@@ -85,7 +85,7 @@ class _Recomputer:
 def _is_cheap(made: Statement) -> bool:
     """Whether it takes few instructions, and no more bytes than its result, which lie in the same order."""
     count = index.product(v.size for v in made.kept)
-    if made.value.cost > _MOST_COST or _extents(made) is None or type(count) is not int or count < _LEAST:
+    if made.value.cost > _MOST_COST or extents(made) is None or type(count) is not int or count < _LEAST:
         return False
     if not all(map(_is_smooth, operators_in(made.value))):
         return False
@@ -96,48 +96,6 @@ def _is_cheap(made: Statement) -> bool:
                 return False
             size += buffer.dtype.itemsize
     return size <= made.target.dtype.itemsize
-
-
-def _extents(made: Statement) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
-    """The loops from the outermost to the innermost and their sizes, if they fill the buffer without gaps."""
-    loops = sorted(made.kept, key=lambda v: _step(made, v), reverse=True)
-    step = 1
-    for loop in reversed(loops):
-        if type(loop.size) is not int or _step(made, loop) != step:
-            return None
-        step *= loop.size
-    whole = index.flatten([index.var(v.key, v.size) for v in loops], [v.size for v in loops])
-    return (tuple(loops), tuple(v.size for v in loops)) if made.position is whole else None
-
-
-def _step(made: Statement, loop: Var) -> int:
-    found = index.coefficient(made.position, loop)
-    return found if type(found) is int else -1
-
-
-def _replaced(value: Node, made: Statement) -> Node | None:
-    """``value`` without loads of what ``made`` computes; None if one of them is at no simple place."""
-    found = _extents(made)
-    assert found is not None
-    loops, sizes = found
-    dtype = made.target.dtype
-    rounded = made.value if compute_type(dtype) is dtype else make("round", (made.value,), made.value.dtype, dtype)
-    simple = True
-
-    def change(old: Node, args: tuple[Node, ...]) -> Node:
-        nonlocal simple
-        if old.op != "load" or old.attr[0] is not made.target:
-            return old if args == old.args else make(old.op, args, old.dtype, old.attr)
-        places = index.unflatten(old.attr[1], sizes)
-        simple = simple and not args and all(_is_linear(p) for p in places)
-        return substitute(rounded, dict(zip(loops, places, strict=True)))
-
-    new = rewrite(value, change, {})
-    return new if simple and all(b is not made.target for b, _ in new.loads) else None
-
-
-def _is_linear(place: Index) -> bool:
-    return type(place) is int or all(isinstance(a, Var) for a in place.atoms())  # type: ignore[union-attr]
 
 
 def _decides(reader: Statement, target: Buffer) -> bool:

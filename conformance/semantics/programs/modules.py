@@ -67,7 +67,9 @@ def recurrent(trial: Trial) -> Any:
         given = x.detach().requires_grad_()
         results, state = trial.run(layer, given)
         results.square().sum().backward()
-        found.append((results.detach(), [s.detach() for s in state], given.grad, [p.grad for p in layer.parameters()]))
+        # On a GPU, eager's gradients of all weights lie in one piece of memory.
+        gradients = [None if p.grad is None else p.grad.clone() for p in layer.parameters()]
+        found.append((results.detach(), [s.detach() for s in state], given.grad, gradients))
     first = trial.module(torch.nn.GRU(3, 4))
     with torch.no_grad():
         found.append(trial.run(first, x, trial.tensor(1, 2, 4)))

@@ -279,10 +279,11 @@ def test_in_inference_mode_and_out_of_it():
     compiled = _compile(model)
     for _ in range(2):
         for x in _batches(4):
-            with torch.inference_mode():
-                assert torch.equal(compiled(x), model(x))
-            with torch.no_grad():
-                assert torch.equal(compiled(x), model(x))
+            for mode in (torch.inference_mode, torch.no_grad):
+                with mode():
+                    found = compiled(x)
+                    assert torch.equal(found, model(x))
+                    assert found.is_inference() == (mode is torch.inference_mode)
 
 
 def test_inside_a_graph_of_the_program():

@@ -48,6 +48,8 @@ FLAGS = [
 HEADER = Path(__file__).parent / "kernels.h"
 LIBRARY = "libtorch_cpu.so"
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+_empty_libraries: dict[tuple[str, ...], bytes] = {}  # by the compiler that made them
+
 ANSWER_SECONDS = 10
 """How long a compiler may take to say its version."""
 
@@ -68,9 +70,6 @@ def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
             f"Set CXX to a compiler that works."
         )
     with scratch() as folder:
-        # The library is named as a dependency by an empty one of the same name: linking with it takes ten times longer
-        # than compiling, and it is loaded already when the object is.
-        empty = ["-shared", "-nostdlib", "-x", "c", os.devnull, f"-Wl,-soname,{LIBRARY}", "-o", LIBRARY]
         steps = []
         for at, source in enumerate(pieces):
             write(folder / f"graph{at}.cpp", source.encode())
@@ -78,7 +77,15 @@ def compile_source(*pieces: str, optimize: str = "O2") -> bytes:
             steps.append(([*command, *flags, "-c", f"graph{at}.cpp", "-o", f"graph{at}.o"], source))
         limit = config.compiler_timeout_s * (1 + sum(map(len, pieces)) // 1_000_000)
         deadline = time.monotonic() + limit
-        run_all([*steps, ([*command, *empty], "")], folder, deadline)
+        # The library is named as a dependency by an empty one of the same name: linking with it takes ten times longer
+        # than compiling, and it is loaded already when the object is.
+        if empty := _empty_libraries.get(tuple(command)):
+            write(folder / LIBRARY, empty)
+            run_all(steps, folder, deadline)
+        else:
+            making = ["-shared", "-nostdlib", "-x", "c", os.devnull, f"-Wl,-soname,{LIBRARY}", "-o", LIBRARY]
+            run_all([*steps, ([*command, *making], "")], folder, deadline)
+            _empty_libraries[tuple(command)] = (folder / LIBRARY).read_bytes()
         objects = [f"graph{at}.o" for at in range(len(pieces))]
         linked = ["-shared", "-nostdlib", *objects, "-Wl,--no-as-needed", f"./{LIBRARY}", "-o", "graph.so"]
         run_all([([*command, *linked], "")], folder, deadline)

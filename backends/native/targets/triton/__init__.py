@@ -4,6 +4,7 @@
 * ``loops`` plans the loops of a kernel, ``shapes`` the sizes of its blocks,
 * ``module`` prints the kernels of a graph and the function that launches them, ``gpu_host`` that function for a GPU,
 * ``compiling`` has kernels compiled by processes (``worker``), ``driver`` loads and launches machine code,
+* ``tiled`` are products of matrices and convolutions that a kernel finishes before it stores them,
 * ``beside`` makes one kernel of several small ones,
 * ``printer`` prints kernels, with ``folds`` for reductions and ``onepass`` for two of them in one loop,
 * ``ordered`` prints loops whose order matters,

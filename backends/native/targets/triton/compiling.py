@@ -59,6 +59,17 @@ def compile_all(jobs: Sequence[Job], capability: int) -> list[Cubin]:
     return list(_pool().map(lambda job: _compiled(job, capability), jobs))
 
 
+def attempt_all(jobs: Sequence[Job], capability: int) -> list[Cubin | None]:
+    """As :func:`compile_all`; None for what Triton refuses."""
+
+    def attempted(job: Job) -> Cubin | None:
+        with contextlib.suppress(CompilationFailed):
+            return _compiled(job, capability)
+        return None
+
+    return list(_pool().map(attempted, jobs))
+
+
 def warm_up() -> None:
     """Start the processes: they take as long to start as a small graph to be lowered."""
     for _ in range(_count()):

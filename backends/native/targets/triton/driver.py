@@ -130,6 +130,11 @@ def enter(device: torch.device) -> None:
     _checked(_cuda().cuCtxSetCurrent(context), "enter the context of a device")
 
 
+def most_shared_memory(device: torch.device) -> int:
+    """How many bytes of it a program may have."""
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+
+
 def slots_type(count: int) -> Any:
     """The type of so many slots."""
     return ctypes.c_uint64 * count

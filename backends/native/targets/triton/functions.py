@@ -163,6 +163,15 @@ def better(x, i, y, j, most: tl.constexpr):
     return tl.where(wins, y, x), tl.where(wins, j, i)
 
 
+@triton.jit
+def add_product(total, a, b):
+    """Of two blocks of half precision; the interpreter cannot multiply bfloat16."""
+    if INTERPRETED:
+        return tl.dot(a.to(tl.float32), b.to(tl.float32), total)
+    else:
+        return tl.dot(a, b, total)
+
+
 # --- reductions of a block --------------------------------------------------------------------------------------------
 
 

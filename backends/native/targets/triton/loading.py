@@ -68,12 +68,12 @@ def _on(device: torch.device, own: Mapping[str, Any], built: bytes) -> dict[str,
     handles = {name: driver.function_of(cubin, device) for name, cubin in cubins.items()}
     for at, piece in enumerate(own["launches"]):
         steps = [(handles[name], cubins[name], programs, given) for name, programs, given in piece["steps"]]
-        names[f"launch{at}"] = _launching(steps, piece["slots"], device)
+        names[f"launch{at}"] = launching(steps, piece["slots"], device)
     return names
 
 
-def _launching(steps: Sequence[tuple[Any, ...]], slots: int, device: torch.device) -> Callable[..., None]:
-    """A function of a stream and the content of all slots that launches some kernels."""
+def launching(steps: Sequence[tuple[Any, ...]], slots: int, device: torch.device) -> Callable[..., None]:
+    """A function of a stream and the content of all slots that launches some kernels; see :func:`.driver.table_of`."""
     from . import driver
 
     function, address, count = driver.launcher(), driver.launch_address(), len(steps)

@@ -17,6 +17,7 @@ from ...ir.expressions import Buffer
 from ...ir.index import Index
 from ...ir.operations import Unsupported
 from ...ir.ordered_loops import Scan, Scatter
+from ...ir.products import FinishedProduct
 from ...ir.program import Program
 from ...lowering.writes import is_write
 from ...schedule import host, stages
@@ -31,6 +32,7 @@ from . import beside
 from .ordered import print_ordered
 from .printer import print_kernel
 from .scopes import HEAD, TritonKernel
+from .tiled.printing import print_product
 
 
 def assemble(
@@ -196,6 +198,8 @@ def printed(step: Any) -> TritonKernel:
     if isinstance(step, LoopNest):
         _check_order_of_writes(step)
     try:
+        if isinstance(step, FinishedProduct):
+            return print_product(step)
         return print_ordered(step) if isinstance(step, (Scan, Scatter)) else print_kernel(step)
     except Unsupported as why:
         raise NodesRefused({node.name: str(why) for node in step.origins}) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -74,6 +76,14 @@ class _Scope:
     names: dict[Node, str] = field(default_factory=dict)
 
 
+def _placed(axes: Collection[Axis]) -> list[Axis]:
+    """The axes that blocks have, in order."""
+    found = [a for a in axes if a.block is not None]
+    for place, axis in enumerate(found):
+        axis.place = place
+    return found
+
+
 class Writer:
     """The lines of one kernel: those of the program, and of the loop that is open, if one is.
 
@@ -82,9 +92,7 @@ class Writer:
 
     def __init__(self, *axes: Axis) -> None:
         self.axes = axes
-        self.blocks = [a for a in axes if a.block is not None]
-        for place, axis in enumerate(self.blocks):
-            axis.place = place
+        self.blocks = _placed(axes)
         self.buffers: dict[Buffer, str] = {}
         self.sizes: dict[str, None] = {}
         self.verifies = False
@@ -95,7 +103,13 @@ class Writer:
         self.rows: dict[Buffer, str] = {}
         self.stored: dict[tuple[Buffer, Index], str] = {}
         self.walked: Axis | None = None  # the axis whose blocks the open loop walks
-        self._count = 0
+        self._numbers = itertools.count()
+
+    def beside(self, *axes: Axis) -> Writer:
+        """A writer of the same lines for blocks with other axes."""
+        found = copy.copy(self)
+        found.axes, found.blocks, found.loops = axes, _placed(axes), dict(self.loops)
+        return found
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
@@ -103,8 +117,7 @@ class Writer:
         self.scopes[-1].lines.append(line)
 
     def fresh(self, prefix: str = "v") -> str:
-        self._count += 1
-        return f"{prefix}{self._count - 1}"
+        return f"{prefix}{next(self._numbers)}"
 
     def open(self) -> None:
         self.scopes.append(_Scope())

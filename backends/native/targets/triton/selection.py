@@ -16,6 +16,7 @@ from ...ir import index
 from ...ir.expressions import Buffer, Node, Statement, operators_in
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Call, Program, TensorRef
+from ...ir.uses import Uses
 from ..torch_calls import call_of
 
 _HALF = (torch.bfloat16, torch.float16)
@@ -31,34 +32,8 @@ def select(program: Program) -> None:
     program.items = [call_of(item) if isinstance(item, abstract) else item for item in items]
 
 
-class _Uses:
-    """How often each buffer is read and written, and what the program returns."""
-
-    def __init__(self, program: Program, items: list[Any]) -> None:
-        self.readers: dict[Buffer, int] = {}
-        self.written: dict[Buffer, int] = {}
-        for item in items:
-            for buffer in item.reads:
-                self.readers[buffer] = self.readers.get(buffer, 0) + 1
-            for buffer in {item.target} if isinstance(item, Statement) else item.writes:
-                self.written[buffer] = self.written.get(buffer, 0) + 1
-        self.returned = program.returned
-
-    def only_reader(self, buffer: Buffer) -> bool:
-        return self.readers[buffer] == 1 and buffer not in self.returned
-
-    def is_whole(self, item: Any) -> bool:
-        """Whether ``item`` is a statement that computes each element of its own buffer by itself."""
-        return (
-            isinstance(item, Statement)
-            and not item.reduced
-            and self.written[item.target] == 1
-            and item.target.over is None
-        )
-
-
 def _biased(program: Program) -> list[Any]:
-    uses = _Uses(program, program.items)
+    uses = Uses(program, program.items)
     products = {item.target: item for item in program.items if isinstance(item, Product)}
     calls: dict[int, Call] = {}
     gone: set[int] = set()
@@ -77,7 +52,7 @@ def _biased(program: Program) -> list[Any]:
 
 
 def _activated(program: Program, items: list[Any]) -> list[Any]:
-    uses = _Uses(program, items)
+    uses = Uses(program, items)
     sums = {item.results[0]: item for item in items if isinstance(item, Call) and item.op is _ADDMM}
     calls: dict[int, Call] = {}
     gone: set[int] = set()

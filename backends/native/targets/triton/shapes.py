@@ -180,6 +180,35 @@ def scanned_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
     return (held_rows(rows, block, 8)[0],)
 
 
+_TILES = (
+    (128, 128, 64, 8, 3), (64, 128, 64, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (128, 128, 64, 4, 4),
+    (64, 256, 64, 4, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (256, 64, 64, 8, 3), (128, 128, 32, 4, 4),
+)  # fmt: skip
+"""Rows, columns and terms of blocks, warps and stages, which are good for products of some shape on an H200."""
+_SHARED = 227 * 1024
+"""So many bytes of shared memory a program has on an H100."""
+
+
+def in_tiles_of_products(rows: int, columns: int, depth: int, itemsize: int) -> tuple[Shape, ...]:
+    """For a product of matrices: large tiles read less, small ones are enough for all multiprocessors, and suit few
+    terms."""
+    found = []
+    for y, x, k, warps, stages in _TILES:
+        k = min(k, max(16, power(depth)))
+        if x > max(64, power(columns)) or y > max(64, power(rows)) or (x + y) * k * itemsize * stages > _SHARED:
+            continue
+        programs = -(-rows // y) * -(-columns // x)
+        found.append(Shape((("YBLOCK", y), ("XBLOCK", x), ("KBLOCK", k)), warps, stages, programs))
+
+    few = -(-rows // 128) * -(-columns // 128) < 80
+    best = (128, 64) if columns <= 64 or depth <= 64 else (64, 128) if few else (128, 128)
+
+    def is_other(shape: Shape) -> bool:
+        return tuple(size for _, size in shape.blocks[:2]) != best
+
+    return _distinct(sorted(found, key=is_other))
+
+
 def parts(statement: Statement, feeds_a_pass: Callable[[], bool], cost: Callable[[], int]) -> int:
     """Into how many parts a reduction is split, so that all multiprocessors have something to do; see
     :data:`~...schedule.splits.PartsOf`."""

@@ -25,6 +25,7 @@ from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
 from ..target import Module, Target, Text
 from . import compiling, loops, module, selection, shapes
+from .tiled import choosing
 
 
 def capability_of(device: torch.device) -> int:
@@ -45,6 +46,7 @@ def _multiplied_by_tensor_cores(dtype: torch.dtype) -> bool:
     return dtype in _HALF or (dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32)
 
 
+_MULTIPLIES_BFLOAT16, _HOPPER = 80, 90
 _FEW_PARTS = 4
 _SMALL = 2**22
 """Copying so many elements takes about as long as starting some kernels."""
@@ -94,9 +96,26 @@ class Triton(Target):
         return "channels last" if _by_tensor_cores(images.dtype) else None
 
     def select(self, program: Program, options: NativeOptions) -> None:
+        if options.matmul == "measured":
+            choosing.select(program, self._choice(program, options))
         selection.select(program)
         recompute(program)
         splits.split(program, shapes.parts)
+
+    def _choice(self, program: Program, options: NativeOptions) -> choosing.Choice:
+        """Who computes products that something finishes: the model is of Hopper's GPUs."""
+        if program.device.type == self.device_type and torch.cuda.is_available():
+            capability = capability_of(program.device)
+            if options.max_autotune and capability >= _MULTIPLIES_BFLOAT16:
+                from .tiled import measuring
+
+                return measuring.measured(program, capability)
+            if capability < _HOPPER:
+                return choosing.by_library
+        return choosing.by_model(program)
+
+    def variants(self, options: NativeOptions) -> list[dict[str, Any]]:
+        return [] if options.matmul == "library" else [{"matmul": "library"}]
 
     def plan_loops(self, kernel: Kernel, needed: set[Buffer]) -> LoopNest:
         return loops.plan(kernel, needed)

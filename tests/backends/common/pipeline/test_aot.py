@@ -476,7 +476,12 @@ def test_lstms_have_states_and_gradients_of_eagers(backend, told):
         torch.testing.assert_close(compiled(x), model(x))
 
 
-@pytest.mark.parametrize("whole", [RESAMPLING, frozenset()], ids=["whole", "decomposed"])
+NEAREST = {torch.ops.aten.upsample_nearest2d.vec, torch.ops.aten._upsample_nearest_exact2d.vec}
+
+
+@pytest.mark.parametrize(
+    "whole", [RESAMPLING | NEAREST, RESAMPLING, frozenset()], ids=["whole", "in part", "decomposed"]
+)
 def test_resized_images_stay_images_on_a_gpu(whole):
     """With few channels, too, for which torch's formulas and fakes have the usual layout."""
 

@@ -213,3 +213,14 @@ def test_an_odd_matrix_is_copied_once(made) -> None:
     assert host.count("mm_in_rows") > 1
     assert "mm_in_rows" not in made(lambda a, b: a @ b, (264, 256), (256, 512)).head["python"]
     assert "mm_in_rows" not in made(lambda a, b: a @ b, (263, 256), (256, 512)).head["python"]  # rows as they come
+
+
+@pytest.mark.parametrize(("capability", "expected"), [(75, 0), (80, 0), (90, 1), (100, 1)])
+def test_products_are_finished_where_the_model_fits(made, monkeypatch, capability, expected) -> None:
+    """Other GPUs than Hopper's and later ones leave them to the library, unless it is measured."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(triton_target, "capability_of", lambda device: capability)
+    monkeypatch.setattr(triton_target.compiling, "compile_all", lambda jobs, capability: [None for _ in jobs])
+    monkeypatch.setattr(triton_target.compiling, "packed", lambda cubins, capability: b"")
+    code = made(lambda x, w: torch.relu(x @ w), (8192, 64), (64, 256))
+    assert code.head["code"].count("fn.add_product(") == expected

@@ -146,6 +146,9 @@ def test_what_batch_norm_returns_out_of_training_on_a_gpu() -> None:
 R = torch.randn
 ROWS = torch.randint(0, 7, (7, 5))
 KINDS_OF_KERNELS = {
+    "product that is finished": Kind(
+        lambda x, y, b: (F.gelu(x @ y + b),), (R(4096, 64).half(), R(64, 256).half(), R(256)), ("fn.add_product(",)
+    ),
     "pointwise": Kind(
         lambda x, y: (F.gelu(x * 2 + y) * torch.sigmoid(y), x > y, x.t().contiguous()), (R(30, 70), R(30, 70))
     ),

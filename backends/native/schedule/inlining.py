@@ -1,0 +1,49 @@
+"""What a statement computes, in the place of a load of its result."""
+
+from __future__ import annotations
+
+from ..ir import index
+from ..ir.expressions import Node, Statement, compute_type, make, rewrite, substitute
+from ..ir.index import Index, Var
+
+
+def extents(made: Statement) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
+    """The loops from the outermost to the innermost and their sizes, if they fill the buffer without gaps."""
+    loops = sorted(made.kept, key=lambda v: _step(made, v), reverse=True)
+    step = 1
+    for loop in reversed(loops):
+        if type(loop.size) is not int or _step(made, loop) != step:
+            return None
+        step *= loop.size
+    whole = index.flatten([index.var(v.key, v.size) for v in loops], [v.size for v in loops])
+    return (tuple(loops), tuple(v.size for v in loops)) if made.position is whole else None
+
+
+def _step(made: Statement, loop: Var) -> int:
+    found = index.coefficient(made.position, loop)
+    return found if type(found) is int else -1
+
+
+def replaced(value: Node, made: Statement) -> Node | None:
+    """``value`` without loads of what ``made`` computes; None if one of them is at no simple place."""
+    found = extents(made)
+    assert found is not None
+    loops, sizes = found
+    dtype = made.target.dtype
+    rounded = made.value if compute_type(dtype) is dtype else make("round", (made.value,), made.value.dtype, dtype)
+    simple = True
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        nonlocal simple
+        if old.op != "load" or old.attr[0] is not made.target:
+            return old if args == old.args else make(old.op, args, old.dtype, old.attr)
+        places = index.unflatten(old.attr[1], sizes)
+        simple = simple and not args and all(_is_linear(p) for p in places)
+        return substitute(rounded, dict(zip(loops, places, strict=True)))
+
+    new = rewrite(value, change, {})
+    return new if simple and all(b is not made.target for b, _ in new.loads) else None
+
+
+def _is_linear(place: Index) -> bool:
+    return type(place) is int or all(isinstance(a, Var) for a in place.atoms())  # type: ignore[union-attr]
