@@ -143,6 +143,9 @@ def _max_pool_backward(op: Any, rank: int) -> Any:
     return lower
 
 
+_MOST_ASKED = 4
+
+
 def _is_by_channels(ctx: Context, grad: Value) -> bool:
     """Whether channels lie side by side.
 
@@ -155,9 +158,11 @@ def _is_by_channels(ctx: Context, grad: Value) -> bool:
 def _placed_back(
     ctx: Context, op: Any, args: Any, grad: Value, a: Value, places: Value, shape: list[Window] | None
 ) -> Any:
-    # torch's kernel writes where the places say, which is faster than to look at several windows for each element.
+    # torch's kernel writes where the places say, which is faster than to look at several windows for each element, or
+    # to ask each element which of many it is.
     overlaps = any(w.size > w.step or w.dilation > 1 for w in shape or ())
-    if not _is_plain(a, shape) or overlaps or _is_by_channels(ctx, grad):
+    is_large = math.prod(w.size for w in shape or ()) > _MOST_ASKED
+    if not _is_plain(a, shape) or overlaps or is_large or _is_by_channels(ctx, grad):
         return calls.call(ctx, op, args, {})
     assert shape is not None
     rank = len(shape)

@@ -1,4 +1,4 @@
-"""Images in other sizes: nearest neighbours, linear interpolation, and shuffled pixels and channels."""
+"""Images in other sizes: nearest neighbours, linear interpolation, reflected borders, shuffled pixels and channels."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
-from ..ir.operations import binary, const
+from ..ir.operations import binary, const, masked
 from ..ir.values import Value
 from . import calls
+from .joining import within
 from .registry import Context, aten, lowers
-from .windows import layout
+from .windows import in_pieces, layout
 
 
 def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool) -> int | None:
@@ -210,6 +211,50 @@ for _rank, _name in enumerate(("linear1d", "bilinear2d", "trilinear3d"), 1):
 
 def _split(a: Value, by: int) -> tuple[Any, ...]:
     return tuple(part for extent in a.sizes[-2:] for part in (index.exact(extent, by), by))
+
+
+def _reflected_back(op: Any, rank: int) -> Any:
+    """The gradient of reflected borders: what an element and its reflections were handed."""
+
+    def lower(ctx: Context, grad: Value, a: Value, pad: Sequence[Any]) -> Any:
+        extents = ctx.sizes()[-rank:]
+        low, high = list(pad[::2])[::-1], list(pad[1::2])[::-1]
+        known = all(type(n) is int for n in (*extents, *pad)) and ctx.program.device.type == "cpu"
+        if not known or any(not 0 <= n < s for n, s in zip(low + high, extents * 2, strict=True)):
+            return calls.call(ctx, op, (grad, a, pad), {})
+        ctx.keep(grad)
+        dtype = compute_type(grad.dtype)
+
+        def places(i: Any, before: int, behind: int, extent: Any, interior: bool) -> list[tuple[Any, Node]]:
+            always = const(True, torch.bool)
+            found = [(i + before, always)]
+            if before and not interior:
+                found.append((before - i, within(i, 1, before + 1)))
+            if behind and not interior:
+                found.append((before + 2 * (extent - 1) - i, within(i, extent - 1 - behind, extent - 1)))
+            return found
+
+        def element(at: Any, inside: Sequence[bool]) -> Node:
+            total: Node | None = None
+            for chosen in itertools.product(*map(places, at[-rank:], low, high, extents, inside)):
+                condition = const(True, torch.bool)
+                for _, each in chosen:
+                    condition = binary("and", condition, each)
+                value = ops.cast(grad.at((*at[:-rank], *(where for where, _ in chosen))), dtype)
+                part = masked(condition, value, const(0, dtype))
+                total = part if total is None else binary("add", total, part)
+            assert total is not None
+            return ops.cast(total, grad.dtype)
+
+        interiors = [(b + 1, int(n) - 1 - e) for b, e, n in zip(low, high, extents, strict=True)]  # type: ignore[arg-type]
+        return in_pieces(ctx, ctx.sizes(), grad.dtype, layout(ctx, grad, ctx.val), interiors, element)
+
+    return lower
+
+
+for _rank in (1, 2, 3):
+    _backward = getattr(aten, f"reflection_pad{_rank}d_backward").default
+    lowers(_backward)(_reflected_back(_backward, _rank))
 
 
 @lowers(aten.pixel_shuffle.default)

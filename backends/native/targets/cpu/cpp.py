@@ -12,7 +12,7 @@ from ...ir.expressions import Buffer, Node, compute_type, operators_in
 from ...ir.index import Index, Var
 from ...schedule.kernel import MOST_BESIDE
 from ...schedule.stages import Fold, LoopNest, Stage, Store, read_by, stored_by
-from .cpp_scopes import NAMES, Writer, literal, register_type
+from .cpp_scopes import NAMES, Writer, literal, register_type, with_own_numbers
 
 PARALLEL_WORK = 40_000
 """A kernel is worth a second thread if it computes more simple operations than this."""
@@ -63,7 +63,7 @@ class KernelPrinter:
         verifies = any("check(" in line for line in lines)
         if verifies:
             arguments.append("i64* bad")
-        body = f"({', '.join(arguments)}) {{\n" + "\n".join(lines) + "\n}\n"
+        body = f"({', '.join(arguments)}) {{\n" + "\n".join(with_own_numbers(lines, arguments)) + "\n}\n"
         return Function(body, tuple(self.buffers), (*sizes, *(["bad"] if verifies else [])))
 
     def _free_sizes(self) -> set[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -411,3 +412,35 @@ class Writer:
             left, right = self.index_vector(atom.left), f"splat((i64){self.index(atom.right)})"
             return f"{'floor_div' if isinstance(atom, Div) else 'floor_rem'}({left}, {right})"
         return f"splat((i64){atom.key})"
+
+
+_NAME, _KNOWN = re.compile(r"\b[A-Za-z_]\w*\b"), re.compile(r"  \w+ ([rv]\d+) = ")
+_COPY = re.compile(r"\s*auto \w+ = \w+;$")
+
+
+def with_own_numbers(lines: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """``lines`` of a function, whose loops over threads have copies of the function's numbers that they read.
+
+    Such a loop is a lambda, which sees them in memory, where any write may change them as far as a compiler knows.
+    """
+    found: list[str] = []
+    known = {argument.rpartition(" ")[2] for argument in arguments}
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        found.append(line)
+        at += 1
+        if (number := _KNOWN.match(line)) is not None:
+            known.add(number[1])
+        if not line.lstrip().startswith("parallel(") or not line.endswith("{"):
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        end = lines.index(f"{indent}}});", at)
+        inside = [inner for inner in lines[at:end] if not _COPY.match(inner)]
+        read = sorted(known.intersection(name for inner in inside for name in _NAME.findall(inner)))
+        if read:
+            found += [f"{indent}  auto own_{name} = {name};" for name in read]
+            found += [f"{indent}  {{", *(f"{indent}  auto {name} = own_{name};" for name in read)]
+            found += [*lines[at:end], f"{indent}  }}"]
+            at = end
+    return found

@@ -11,7 +11,7 @@ from ...ir.expressions import Buffer, Node
 from ...ir.index import Var
 from ...ir.ordered_loops import Scan, Scatter
 from .cpp import PARALLEL_WORK, Function, sizes_in, sizes_of
-from .cpp_scopes import NAMES, Writer, register_type
+from .cpp_scopes import NAMES, Writer, register_type, with_own_numbers
 
 _COMBINED = {
     "add": "{old} + {new}",
@@ -63,7 +63,7 @@ class _Printer:
         verifies = any("check(" in line for line in lines)
         if verifies:
             arguments.append("i64* bad")
-        body = f"({', '.join(arguments)}) {{\n" + "\n".join(lines) + "\n}\n"
+        body = f"({', '.join(arguments)}) {{\n" + "\n".join(with_own_numbers(lines, arguments)) + "\n}\n"
         return Function(body, tuple(self.buffers), (*sizes, *(["bad"] if verifies else [])))
 
     # --- sums along a dimension -----------------------------------------------------------------------------------

@@ -463,17 +463,20 @@ INLINE f32v fma(f32v a, f32 b, f32 c) { return fma(a, splat(b), splat(c)); }
 #include "mathematics.h"
 
 // --- reductions -------------------------------------------------------------------------------------------------------
-template <class V> INLINE auto total(V v) {
-  typedef decltype(v[0] + v[0]) T;
-  T part[LANES]; for (int i = 0; i < LANES; i++) part[i] = v[i];
-  for (int step = LANES / 2; step; step /= 2) for (int i = 0; i < step; i++) part[i] += part[i + step];
-  return part[0];
-}
 // Lanes combined in pairs, whose results are combined in turn.
-template <int step = LANES / 2, class F> INLINE f32 in_pairs(f32v v, F f) {
+template <int step = LANES / 2, class V, class F> INLINE auto fold_lanes(V v, F f) {
   if constexpr (step == 0) return v[0];
-  else return in_pairs<step / 2>(f(v, __builtin_shuffle(v, (count() + step) & (LANES - 1))), f);
+  else return fold_lanes<step / 2>(f(v, __builtin_shuffle(v, (count<decltype(v < v)>() + step) & (LANES - 1))), f);
 }
+template <int step = LANES / 2, class T, class H, class F> INLINE T fold_lanes(halves<T, H> v, F f) {
+  if constexpr (step == 0) return v.low[0];
+  else if constexpr (step == LANES / 2) return fold_lanes<step / 2>(f(v, halves<T, H>{v.high, v.low}), f);
+  else {
+    decltype(v.low < v.low) at; for (int i = 0; i < LANES / 2; i++) at[i] = (i + step) & (LANES / 2 - 1);
+    return fold_lanes<step / 2>(f(v, halves<T, H>{__builtin_shuffle(v.low, at), v.low}), f);
+  }
+}
+template <class V> INLINE auto total(V v) { return fold_lanes(v, [] (auto a, auto b) INLINE_LAMBDA { return a + b; }); }
 template <class V> INLINE f64 sum_in_pairs(V v) {
   constexpr int n = sizeof(V) / sizeof(f64);
   if constexpr (n == 2) return v[0] + v[1];
@@ -487,9 +490,6 @@ INLINE f64 total(f32v v) {
   auto h = split<f64h>(convert<f64v>(v));
   return sum_in_pairs(h.low + h.high);
 }
-template <class V, class F> INLINE auto in_turn(V v, F f) { auto x = v[0]; for (int i = 1; i < LANES; i++) x = f(x, v[i]); return x; }
-template <class F> INLINE f32 fold_lanes(f32v v, F f) { return in_pairs(v, f); }
-template <class V, class F> INLINE auto fold_lanes(V v, F f) { return in_turn(v, f); }
 template <class V> INLINE auto times(V v) { return fold_lanes(v, [] (auto a, auto b) INLINE_LAMBDA { return a * b; }); }
 template <class T, class V> INLINE T greatest(V v) { return fold_lanes(v, [] (auto a, auto b) INLINE_LAMBDA { return maximum(a, b); }); }
 template <class T, class V> INLINE T smallest(V v) { return fold_lanes(v, [] (auto a, auto b) INLINE_LAMBDA { return minimum(a, b); }); }
@@ -508,15 +508,12 @@ template <bool most, class V, class M> INLINE void better(Best<V>& best, V x, i6
   best.value = sel(wins, x, best.value);
   best.at = sel(wins, at, best.at);
 }
-template <class V, class T> INLINE One<T> lane(Best<V> best, int i, T first) { return {(T)best.value[i], best.at[i]}; }
 template <bool most, class V> INLINE auto best_of(Best<V> best) {
   auto first = best.value[0];  // of the type of an element, also where sums of two are an int
-  auto one = lane(best, 0, first);
-  for (int i = 1; i < LANES; i++) {
-    auto other = lane(best, i, first);
-    if (beats(other.value, other.at, one.value, one.at, most)) one = other;
-  }
-  return one;
+  typedef decltype(first) T;
+  T top = most ? greatest<T>(best.value) : smallest<T>(best.value);
+  mask alike = eq(top, top) ? eq(best.value, splat(top)) : ne(best.value, best.value);
+  return One<T>{top, smallest<i64>(sel(alike, best.at, splat((i64)0x7fffffffffffffff)))};
 }
 #define MOST_THREADS 256
 template <bool most, class T> INLINE i64 best_part(One<T>* parts, bool* used) {

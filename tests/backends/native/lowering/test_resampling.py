@@ -138,3 +138,37 @@ def test_borders_of_own_elements(layout: torch.memory_format, mode: str) -> None
             torchmux.compile(too_wide, backend="native")(x)
     else:
         torch.testing.assert_close(torchmux.compile(too_wide, backend="native")(x), too_wide(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_gradients_of_reflected_borders(layout: torch.memory_format, dtype: torch.dtype) -> None:
+    def function(x: Any) -> Any:
+        whole = F.pad(x, (2, 1, 3, 0), mode="reflect"), F.pad(x, (10, 10, 8, 8), mode="reflect")
+        parts = F.pad(x[0], (12, 0), mode="reflect"), F.pad(x[..., :2].sin(), (1, 1, 0, 1), mode="reflect")
+        return (*whole, *parts, F.pad(x[None], (1, 0, 0, 2, 1, 2), mode="reflect"))
+
+    def function_of_parts(x: Any) -> Any:
+        return function(x[:, :, :, :13])
+
+    x = torch.randn(2, 3, 9, 16, dtype=dtype).contiguous(memory_format=layout).requires_grad_()
+    compiled = torchmux.compile(function_of_parts, backend="native", strict="own")
+    weights = [torch.randn_like(y) for y in function_of_parts(x)]
+    weights[1][0, 0, 3, 3] = float("inf")
+    found, expected = (torch.autograd.grad(run(x), x, weights)[0] for run in (compiled, function_of_parts))
+    bounds = {"rtol": 2e-2, "atol": 0.1} if dtype is torch.bfloat16 else {"rtol": 1e-12, "atol": 1e-12}
+    torch.testing.assert_close(found, expected, **bounds)
+    assert found.isinf().equal(expected.isinf())
+
+
+def test_gradients_of_large_windows() -> None:
+    """Of more elements than are asked each which of a window they are."""
+
+    def function(x: Any) -> Any:
+        return F.max_pool2d(x, 3), F.max_pool2d(x, (1, 8)), F.adaptive_max_pool2d(x, 2), F.max_pool2d(x, 2)
+
+    x = torch.randn(2, 3, 18, 24, requires_grad=True)
+    compiled = torchmux.compile(function, backend="native", strict=True)
+    weights = [torch.randn_like(y) for y in function(x)]
+    found, expected = (torch.autograd.grad(run(x), x, weights)[0] for run in (compiled, function))
+    torch.testing.assert_close(found, expected)

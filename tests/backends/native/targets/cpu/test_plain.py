@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchmux
 
@@ -71,3 +72,21 @@ def test_bfloat16_that_is_computed_is_rounded_by_vectors():
     code = torchmux.report(compiled).graphs[0].report.output_code[0]
     parameters, body = re.findall(r"static void kernel\d+\(([^)]*)\) \{(.*?)\n\}", code, re.DOTALL)[-1]
     assert parameters == "bf16* p0, f32* p1, bf16* p2" and "f32v" in body
+
+
+def test_numbers_that_no_write_changes():
+    """Sizes, and an element that multiplies all, are variables of the loop, which a compiler can then vectorize."""
+
+    def f(x, y):
+        return F.pad(x, (1, 2, 3, 0)), x.transpose(1, 2).contiguous(), y * y[:1]
+
+    compiled = torchmux.compile(f, backend="native", dynamic=True, strict="own")
+    for n in (5, 8, 40):
+        x, y = torch.randint(0, 100, (3, n, n + 1), dtype=torch.uint8), torch.randint(0, 15, (n,), dtype=torch.uint8)
+        for got, wanted in zip(compiled(x, y), f(x, y), strict=True):
+            assert torch.equal(got, wanted)
+    code = torchmux.report(compiled).graphs[0].report.output_code[0]
+    inside = [part.split("});")[0] for part in code.split("parallel(")[1:]]
+    sizes = [part for part in inside if re.search(r"\bs\d+\b", part.partition("\n")[2])]
+    assert sizes and all(re.search(r"auto s\d+ = own_s\d+;", part) for part in sizes)
+    assert re.search(r"auto v\d+ = own_v\d+;", code)
