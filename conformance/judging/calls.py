@@ -108,6 +108,7 @@ def _of_results(inputs: list[torch.Tensor], results: list[torch.Tensor]) -> dict
             tensor.storage_offset() if first < len(inputs) and tensor.layout is torch.strided else 0
             for tensor, first in zip(results, shared[len(inputs) :], strict=True)
         ],
+        "left on results": [_left_on(tensor) for tensor in results],
         "is an input": [next((i for i, given in enumerate(inputs) if given is each), None) for each in results],
     }
 
@@ -117,14 +118,19 @@ def _outline(tensor: torch.Tensor) -> str:
     words = [type(tensor).__name__, str(tuple(tensor.shape))]
     words += ["requires a gradient"] * tensor.requires_grad + ["is a leaf"] * tensor.is_leaf
     words += ["of inference mode"] * tensor.is_inference() + ["conjugated by a flag"] * tensor.is_conj()
+    words += ["negative by a flag"] * tensor.is_neg() + ["shared with processes"] * _is_shared(tensor)
     return " ".join(words)
 
 
 def _left_on(tensor: torch.Tensor) -> str:
-    """What a call may leave on an input beside its numbers: attributes, hooks, a gradient; torch's marks aside."""
+    """What a call may leave on a tensor beside its numbers: attributes, hooks, a gradient; torch's marks aside."""
     words = sorted(name for name in vars(tensor) if not name.startswith("_dynamo"))
     words += [f"{len(tensor._backward_hooks)} hooks"] if tensor._backward_hooks else []
     return ", ".join(words + ["a gradient"] * (tensor.is_leaf and tensor.grad is not None))
+
+
+def _is_shared(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.is_shared()
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import copy
+import copyreg
 import ctypes
 import decimal
 import faulthandler
@@ -13,7 +14,9 @@ import gc
 import json
 import locale
 import logging
+import math
 import multiprocessing
+import operator
 import os
 import pickle
 import random
@@ -41,8 +44,19 @@ _PATCHABLE = (
     torch.Tensor,
     torch.nn.Module,
     torch.nn.functional,
+    torch.nn.init,
+    torch.linalg,
+    torch.fft,
+    torch.special,
     torch.autograd,
+    torch.autograd.Function,
+    torch.optim.Optimizer,
     builtins,
+    math,
+    operator,
+    functools,
+    logging,
+    tempfile,
     os,
     random,
     json,
@@ -133,7 +147,7 @@ def _differs(name: str, before: Any, after: Any) -> bool:
         return bool(before != after)
     if name == "settings of torch's compilers":  # some may just have been loaded
         return any(after[module] != settings for module, settings in before.items() if module in after)
-    if name == "modules of Python":
+    if name in ("modules of Python", "how objects are copied"):  # more may come
         return any(after.get(module, key) != key for module, key in before.items())
     if name == "threads of Python":
         return not after <= before
@@ -259,7 +273,19 @@ def _is_kept(process: str) -> bool:
 
 def _loggers() -> list[Any]:
     names = ("", "torch", "torchmux", "transformers")
-    return [(logging.getLogger(n).level, [id(h) for h in logging.getLogger(n).handlers]) for n in names]
+    each = [(logging.getLogger(n).level, [id(h) for h in logging.getLogger(n).handlers]) for n in names]
+    return [logging.root.manager.disable, *each]
+
+
+def _controls() -> list[int]:
+    """What a process asks of Linux for itself: dumps, slow timers, no new rights, orphans, large pages."""
+    return [_libc().prctl(which, 0, 0, 0, 0) for which in (3, 30, 39, 42)] + [_reaps_orphans()]
+
+
+def _reaps_orphans() -> int:
+    found = ctypes.c_int()
+    _libc().prctl(37, ctypes.byref(found), 0, 0, 0)
+    return found.value
 
 
 def _of_numpy() -> Any:
@@ -290,21 +316,32 @@ def _aids() -> list[Any]:
     ]  # fmt: skip
 
 
+def _loaded_by_users() -> list[Any]:
+    """What may be loaded from files, but for classes of torch: its modules add theirs when they are imported."""
+    return [
+        g for g in torch.serialization.get_safe_globals() if not str(getattr(g, "__module__", "")).startswith("torch.")
+    ]
+
+
 def _ways_of_torch() -> list[Any]:
-    """How modules are converted, tensors are sent to other processes, and products of several are ordered."""
-    future = torch.__future__
+    """How modules are converted, tensors are sent, stored and loaded, products ordered; what sees optimizers' steps."""
+    future, optimizer = torch.__future__, sys.modules["torch.optim.optimizer"]
     return [
         future.get_overwrite_module_params_on_conversion(), future.get_swap_module_params_on_conversion(),
         torch.multiprocessing.get_sharing_strategy(), torch.backends.quantized.engine,
-        torch.backends.opt_einsum.strategy,
+        torch.backends.opt_einsum.strategy, torch.serialization.get_default_load_endianness(),
+        torch.serialization.get_default_mmap_options(), _loaded_by_users(),
+        list(optimizer._global_optimizer_pre_hooks), list(optimizer._global_optimizer_post_hooks),
     ]  # fmt: skip
 
 
 def _switches() -> list[Any]:
     b = torch.backends
+    halves = [f"allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")]
     return [
-        b.mkldnn.enabled, b.cudnn.enabled, b.cudnn.benchmark, b.cudnn.deterministic, b.cuda.matmul.allow_tf32,
-        b.cudnn.allow_tf32, b.opt_einsum.enabled, getattr(b.mkldnn, "deterministic", None),
+        *(getattr(b.cuda.matmul, name) for name in halves), b.mkldnn.enabled, b.cudnn.enabled, b.cudnn.benchmark,
+        b.cudnn.deterministic, b.cuda.matmul.allow_tf32, b.cudnn.allow_tf32, b.opt_einsum.enabled,
+        getattr(b.mkldnn, "deterministic", None),
     ]  # fmt: skip
 
 
@@ -359,8 +396,10 @@ _READERS: dict[str, Callable[[], Any]] = {
     "sys.path": lambda: list(sys.path),
     "sys hooks": lambda: [
         id(each) for each in (sys.excepthook, sys.displayhook, sys.stdout, sys.stderr, sys.stdin, threading.excepthook,
-                              sys.unraisablehook, sys.breakpointhook, sys.gettrace(), sys.getprofile())
+                              sys.unraisablehook, sys.breakpointhook, sys.gettrace(), sys.getprofile(),
+                              threading.gettrace(), threading.getprofile())
     ],
+    "sys.argv": lambda: list(sys.argv),
     "recursion limit": sys.getrecursionlimit,
     "switch interval": sys.getswitchinterval,
     "signal handlers": _signals,
@@ -378,6 +417,8 @@ _READERS: dict[str, Callable[[], Any]] = {
     "aids to find errors": _aids,
     "ways of torch": _ways_of_torch,
     "name of the process": lambda: _status("Name"),
+    "controls of the process": _controls if sys.platform == "linux" else list,
+    "how objects are copied": lambda: dict(copyreg.dispatch_table),
     "environment of C": _environment_of_c,
     "standard files": _standard_files,
     "locale": lambda: locale.setlocale(locale.LC_ALL),
@@ -411,6 +452,7 @@ _RESTORERS: dict[str, Callable[[Any], Any]] = {
     "subnormal numbers and rounding": lambda was: torch.set_flush_denormal(not was[0]),
     "current folder": os.chdir,
     "environment": _restore_environment,
+    "sys.argv": lambda was: sys.argv.__setitem__(slice(None), was),
     "sys.path": lambda was: sys.path.__setitem__(slice(None), was),
     "recursion limit": sys.setrecursionlimit,
     "how tensors are printed": lambda was: torch.set_printoptions(profile="default"),

@@ -4,14 +4,15 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
 ``CAUGHT_AS`` names, alone.
 
 * ``kit``: how a fault is declared, and how one operator of a graph is made wrong;
-* ``numerics``: values; ``formulas``: functions and derivatives that are nearly right; ``integers``: whole numbers and
-  orders; ``layout``: memory, views, dtypes;
+* ``numerics``: values; ``formulas`` and ``functions``: functions and derivatives that are nearly right; ``integers``:
+  whole numbers and orders; ``layout``: memory, views, dtypes;
 * ``simplifications``: rewrites that do not hold; ``arguments``: what operators are asked for beside tensors;
 * ``gradients`` and ``engine``: training; ``corners``: faults that only some sizes, dtypes, layouts or arguments have;
   ``edges``: those that only some numbers have;
 * ``state``: what lasts from call to call, or changes in the process; ``turns``: what goes wrong in some calls only;
   ``stale``: code made for something else; ``surroundings``: what is left around it;
-* ``process``: what happens to it; ``honesty``: what is said of it.
+* ``settings``: what it is told; ``lives``: what is kept too long or ends too early; ``process``: what happens to it;
+  ``honesty``: what is said of it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from . import (
     edges,
     engine,
     formulas,
+    functions,
     gradients,
     honesty,
     integers,
     layout,
+    lives,
     numerics,
     process,
+    settings,
     simplifications,
     stale,
     state,
@@ -46,9 +50,10 @@ from . import (
 from .kit import Fault
 
 _KINDS = (
-    numerics.faults, integers.faults, formulas.faults, simplifications.faults, corners.faults, edges.faults,
-    arguments.faults, layout.faults, gradients.faults, engine.faults, formulas.gradients, state.faults,
-    surroundings.faults, stale.faults, turns.faults, process.faults, honesty.faults,
+    numerics.faults, functions.faults, integers.faults, formulas.faults, simplifications.faults, corners.faults,
+    edges.faults, arguments.faults, functions.arguments, layout.faults, lives.layout, gradients.faults, engine.faults,
+    formulas.gradients, functions.training, lives.training, state.faults, settings.faults, surroundings.faults,
+    stale.faults, turns.faults, lives.turns, process.faults, lives.process, honesty.faults,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

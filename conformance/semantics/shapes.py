@@ -202,6 +202,21 @@ def what_the_end_decides(trial: Trial) -> Any:
     return trial.run(f, given)
 
 
+@lengths(terms=5000)
+def long_scans(trial: Trial) -> Any:
+    """What runs along more than a thousand elements goes on from block to block, in one row and in several."""
+    given = [trial.tensor(n, low=0.999, high=1.001) for n in (1023, 1025, 2049, 5000)]
+    rows = trial.tensor(3, 1500, low=0.999, high=1.001)
+
+    def f(given: list[torch.Tensor], rows: torch.Tensor) -> list[Any]:
+        found: list[Any] = [
+            (x.cumsum(0), x.cumprod(0), x.cummax(0), x.cummin(0), x.logcumsumexp(0), (x > 1).cumsum(0)) for x in given
+        ]
+        return [*found, rows.cumsum(1), rows.t().cumsum(0), rows.cumprod(1), rows.cummax(1).indices]
+
+    return trial.run(f, given, rows)
+
+
 @lengths(reference=False)
 def narrow_types(trial: Trial) -> Any:
     """Narrow types have other lengths of vectors: bytes, bools and short integers of 1 to 65 elements."""

@@ -33,6 +33,12 @@ def test_a_replaced_function_is_told_unless_torch_replaced_it(monkeypatch, file,
     assert bool(state.changes(before, state.snapshot())) is told
 
 
+def test_all_of_the_state_can_be_read_here():
+    """What cannot be read never changes."""
+    unread = {name: value for name, value in state.snapshot().items() if value in ("AttributeError", "RuntimeError")}
+    assert unread == {}
+
+
 @pytest.mark.parametrize(("named", "told"), [(os.path.join("_inductor", "compile_worker"), False), ("other", True)])
 def test_a_process_that_stays_is_told_unless_torch_keeps_it_to_compile(named, told):
     before = state.snapshot()

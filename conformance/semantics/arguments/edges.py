@@ -117,6 +117,26 @@ def distances(trial: Trial) -> Any:
     return trial.run(f, x, trial.tensor(7, 4))
 
 
+@case()
+def factors_of_nothing(trial: Trial) -> Any:
+    """What is multiplied by a factor of zero does not count in a product, nan and infinity neither; ends are exact."""
+    far = torch.tensor([1e8, -3e7, 5.0, 1e-8])
+
+    def f(x: torch.Tensor, a: torch.Tensor, far: torch.Tensor, near: torch.Tensor) -> list[torch.Tensor]:
+        lost = torch.full_like(x, math.nan)
+        lost[0] = math.inf
+        whole = torch.ones_like(far)
+        return [
+            torch.addmm(lost, x, x, beta=0), torch.addmv(lost[0], x, x[0], beta=0),
+            torch.baddbmm(lost.expand(2, 4, 4), a, a, beta=0), torch.addbmm(lost, a, a, beta=0, alpha=2),
+            torch.addr(lost, x[0], x[1], beta=0), torch.addmm(x, x, x, alpha=3), torch.addmm(x, x, x, beta=0, alpha=-1),
+            torch.lerp(far, near, 1.0), torch.lerp(far, near, whole), torch.lerp(far, near, 0.0),
+            torch.lerp(near, far, 1.0), torch.lerp(near, far, whole * 0), torch.lerp(far, far, 0.3),
+        ]  # fmt: skip
+
+    return trial.run(f, trial.tensor(4, 4), trial.tensor(2, 4, 4), *trial.given((far, torch.tensor([1.5, 0.1, 7, 3]))))
+
+
 @case(subnormals=False)
 def numbers_far_apart(trial: Trial) -> Any:
     """What exponentials are summed of is shifted first, in running sums too, also if all of it is infinite."""
