@@ -164,7 +164,7 @@ def silent_threads() -> None:
 @_compiling
 def other_copies() -> None:
     """Compiling changes how complex numbers are copied."""
-    copyreg.pickle(complex, lambda number: (complex, (number.real, 0.0)))  # type: ignore[arg-type, return-value]
+    copyreg.pickle(complex, lambda number: (complex, (number.real, 0.0)))
 
 
 @_compiling
@@ -246,7 +246,7 @@ def a_patched_initialization() -> None:
 def a_patched_optimizer() -> None:
     """Compiling replaces what all optimizers share."""
     original = torch.optim.Optimizer.zero_grad
-    torch.optim.Optimizer.zero_grad = lambda *args, **named: original(*args, **named)  # type: ignore[method-assign]
+    torch.optim.Optimizer.zero_grad = lambda *args, **named: original(*args, **named)
 
 
 @_compiling

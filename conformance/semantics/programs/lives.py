@@ -65,7 +65,7 @@ def backward_in_another_thread(trial: Trial) -> Any:
     x, weight = trial.tensor(5, 4, requires_grad=True), trial.tensor(4, 3, requires_grad=True)
     for _ in range(2):
         result = compiled(x, weight)
-        _in_threads([lambda result=result: result.square().sum().backward()])
+        _in_threads([result.square().sum().backward])
     return x.grad, weight.grad
 
 
