@@ -556,7 +556,8 @@ def of_protocol(result: Value, name: str) -> Value:
     is_right = issubclass(result.pytype(), str) if _PROTOCOLS[name] is str else result.pytype() is _PROTOCOLS[name]
     if is_right and name in ("__len__", "__hash__") and result.is_const():
         number = result.real()
-        is_right = 0 <= number <= sys.maxsize if name == "__len__" else number == hash(number)
+        least = 0 if name == "__len__" else -sys.maxsize - 1
+        is_right = least <= number <= sys.maxsize and (name, number) != ("__hash__", -1)  # which is -2
     if not is_right:
         raise GraphBreak(OPERATION, f"{name} that returns {result.describe()}")
     return result

@@ -371,6 +371,19 @@ def case_frozen_dataclass(x):
         return x + f.n, str(error), f == Frozen(3), {f: 1}[Frozen(3)]
 
 
+class Hashed:
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        return self.number
+
+
+@case(one_graph=True)
+def case_hashes_of_any_size(x):
+    return x + 1, {Hashed(number): 1 for number in (-(2**63), -2921005737306434134, 0, 2**61 - 1, 2**63 - 1)} != {}
+
+
 @case(one_graph=False)
 def case_ordered_dataclass(x):
     return x, Ordered(1) < Ordered(2), max([Ordered(3), Ordered(5)]).rank
