@@ -17,7 +17,9 @@ class NativeOptions:
     fusion: bool = field(default=True, metadata={"help": "run several statements of a graph in one loop"})
     epilogue_fusion: bool = field(
         default=True,
-        metadata={"help": "fuse operators that use the result of a reduction into its kernel"},
+        metadata={
+            "help": "fuse operators that use the result of a reduction, or on a GPU of a product, into its kernel"
+        },
     )
     max_autotune: bool = field(
         default=False,

@@ -200,7 +200,7 @@ def _failing(gm: GraphModule, then: Callable[[Sequence[Any]], Any]) -> Run:
 @turns("semantics/gradients/after_exceptions")
 def no_gradients_after_exceptions(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     """An exception leaves gradients switched off."""
-    return _failing(gm, lambda args: torch._C._set_grad_enabled(False))
+    return _failing(gm, lambda args: torch.set_grad_enabled(False))
 
 
 @turns("semantics/gradients/after_exceptions")
@@ -267,10 +267,8 @@ def versions_that_stay(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
     def call(*args: Any) -> Sequence[Any]:
         counted = [a for a in args if isinstance(a, torch.Tensor) and not a.is_inference() and not a.requires_grad]
-        versions = [a._version for a in counted]
-        results = gm.forward(*args)
-        for tensor, version in zip(counted, versions, strict=True):
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+        with torch.autograd._unsafe_preserve_version_counter(tuple(counted)):
+            results: Sequence[Any] = gm.forward(*args)
         return results
 
     return call

@@ -47,6 +47,7 @@ def _multiplied_by_tensor_cores(dtype: torch.dtype) -> bool:
 
 
 _MULTIPLIES_BFLOAT16, _HOPPER = 80, 90
+"""Compute capabilities: tensor cores take bfloat16 from the first on, and the model of products is the second's."""
 _FEW_PARTS = 4
 _SMALL = 2**22
 """Copying so many elements takes about as long as starting some kernels."""
@@ -96,7 +97,7 @@ class Triton(Target):
         return "channels last" if _by_tensor_cores(images.dtype) else None
 
     def select(self, program: Program, options: NativeOptions) -> None:
-        if options.matmul == "measured":
+        if options.matmul == "measured" and options.fusion and options.epilogue_fusion:
             choosing.select(program, self._choice(program, options))
         selection.select(program)
         recompute(program)

@@ -103,7 +103,8 @@ class _Sides:
         limit, *taken = _in_turns([_Recorded(functools.partial(self._library, passes), turns, device), *runs.values()])
         found = sorted(zip(taken, runs, strict=True), key=lambda each: each[0])
         shown = (f"{each:9.1f} us  {dict(shape.blocks)}, {shape.warps} warps" for each, shape in found)
-        logs.emit("tuning", f"native: {limit:.1f} us by the library", *shown)
+        refused = f"; {count - len(runs)} of {count} sizes of tiles do not run here" * (len(runs) < count)
+        logs.emit("tuning", f"native: {limit:.1f} us by the library{refused}", *shown)
         return (found[0][1],) if found and found[0][0] < _GAIN * limit else ()
 
     def _touched(self) -> set[Buffer]:

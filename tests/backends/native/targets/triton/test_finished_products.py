@@ -127,3 +127,11 @@ def test_an_operand_that_changes_before_it_is_finished(check) -> None:
         return z
 
     check(function, torch.randn(32, 24).half(), torch.randn(24, 64).half())
+
+
+@triton_only
+@pytest.mark.parametrize("options", [{"matmul": "library"}, {"fusion": False}, {"epilogue_fusion": False}], ids=str)
+def test_what_the_program_asks_for(check, options) -> None:
+    x, w = torch.randn(32, 24).half(), torch.randn(24, 64).half()
+    report = check(lambda x, w: torch.relu(x @ w), x, w, options=options)
+    assert "fn.add_product(" not in "".join(report.output_code)
