@@ -207,7 +207,7 @@ class PlainPasses:
         self.tangents = tuple((tuple(t.shape), t.dtype, t.device) for t in tangents)
         self.is_symbolic = any(type(size) is not int for shape, *_ in self.tangents for size in shape)
         self.marked = tuple((i, info.dynamic_dims) for i, info in enumerate(metadata.output_info) if info.dynamic_dims)
-        self.mark = _marks_dimensions() if self.marked else None
+        self.mark: Any = _marks_dimensions() if self.marked else None
         layouts = [meta.memory_format for meta in metadata.subclass_tangent_meta]
         self.layouts = tuple(
             (layout.memory_format, layout.size and tuple(layout.size), layout.stride and tuple(layout.stride))

@@ -560,6 +560,7 @@ def _steps_of(w: Window) -> Iterator[_Steps]:
 
     Of long steps, the elements that one more window holds are apart from the others, so that none needs a question.
     """
+    assert isinstance(w.extent, int)
     begin, end = w.pad, w.pad + w.extent
     first, last = -(-begin // w.step), end // w.step
     if first > last:
