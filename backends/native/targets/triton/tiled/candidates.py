@@ -23,12 +23,13 @@ _MOST_COST = 200
 class Candidate:
     """``step`` would compute what ``product`` and ``statements`` do, and stand where the last of these stands.
 
-    ``whole`` is one statement that does what these do, and reads the product from memory.
+    ``whole`` is one statement that does what these do, and reads the product from memory.  Without ``statements``, the
+    step only stores the product.
     """
 
     product: Product | Convolution
     statements: tuple[Statement, ...]
-    whole: Statement
+    whole: Statement | None
     step: FinishedProduct
 
 
