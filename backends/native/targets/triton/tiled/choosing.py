@@ -11,12 +11,12 @@ import torch
 from ....ir import index
 from ....ir.expressions import Node, Statement, operators_in
 from ....ir.index import Index
-from ....ir.products import FinishedProduct
+from ....ir.products import FinishedProduct, Product
 from ....ir.program import Program
 from .. import selection, shapes
 from ..shapes import Shape
 from . import divided, sharing
-from .candidates import Candidate, find
+from .candidates import Candidate, find, is_ragged
 from .divided import Division
 
 Choice = Callable[[Sequence[Candidate]], Sequence[tuple[Shape, ...]]]
@@ -76,6 +76,8 @@ _START = 1.5e-6
 """What a kernel costs beside what it computes."""
 _MORE_ARITHMETIC, _MORE_READING = 1.35, 1.1
 """How much longer our kernel takes than the library's, where arithmetic or memory decides."""
+_RAGGED = 3
+"""How much longer cuBLAS takes where rows of the result begin at any place."""
 _GAIN = 0.95
 _TURN = 0.3e-6
 """What a program takes for a block of terms, however small; two programs share a multiprocessor."""
@@ -86,7 +88,7 @@ _LEAST_ELEMENTS = 2**15
 _SMALL_START = 2.3e-6
 _SMALL_TURN, _LIBRARY_TERM = 0.15e-6, 0.11e-6 / 64
 """What a block of terms takes, and what a term takes the library."""
-_TO_PROGRAMS = 8e12
+_TO_PROGRAMS = 9e12
 """So many bytes all programs together get from the second cache in a second."""
 
 
@@ -95,13 +97,15 @@ def by_model(program: Program) -> Choice:
 
     def choice(candidate: Candidate) -> tuple[Shape, ...]:
         step = candidate.step
-        if step.rows * step.columns < _LEAST_ELEMENTS or not _has_pass(program, candidate):
+        has_pass = _has_pass(program, candidate)
+        if step.rows * step.columns < _LEAST_ELEMENTS or not (has_pass or _is_slow_there(candidate)):
             return ()
         first = ways(step)[0]
         if _are_small([first]):
             is_faster = _small({step: first}) < _GAIN * _small_by_library(program, candidate)
         else:
-            is_faster = _large(step, first) < _GAIN * _large_by_library(step)
+            library = _large_product_by_library(candidate) + (_of_pass(step) if has_pass else 0)
+            is_faster = _large(step, first) < _GAIN * library
         return (first,) if is_faster else ()
 
     return lambda found: [choice(candidate) for candidate in found]
@@ -139,8 +143,15 @@ def _large(step: FinishedProduct, shape: Shape) -> float:
     return max(_MORE_ARITHMETIC * _of_arithmetic(step), _MORE_READING * reading, _TURN * turns)
 
 
-def _large_by_library(step: FinishedProduct) -> float:
-    return max(_of_arithmetic(step), _of_operands(step) + _of_result(step)) + _of_pass(step)
+def _large_product_by_library(candidate: Candidate) -> float:
+    step = candidate.step
+    time = max(_of_arithmetic(step), _of_operands(step) + _of_result(step))
+    return time * _RAGGED if _is_slow_there(candidate) else time
+
+
+def _is_slow_there(candidate: Candidate) -> bool:
+    """Whether a library computes this product by a kernel of an older GPU."""
+    return isinstance(candidate.product, Product) and is_ragged(candidate.product.target)
 
 
 def _are_small(found: Iterable[Shape]) -> bool:

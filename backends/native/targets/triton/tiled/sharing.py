@@ -7,14 +7,11 @@ take little longer than one alone, and their weights may lie wherever they are (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
-from ....ir import index
-from ....ir.expressions import Buffer, Statement, compute_type, make
-from ....ir.index import Var
-from ....ir.products import FinishedProduct, Product
+from ....ir.expressions import Buffer
+from ....ir.products import Product
 from ....ir.program import Program, TensorRef
-from .candidates import Candidate
+from .candidates import Candidate, stored
 from .operands import factors
 
 
@@ -35,22 +32,9 @@ def _apart(group: Sequence[Product], known: Mapping[Buffer, Candidate]) -> list[
     for product in group:
         candidate = known.get(product.target)
         is_apart = candidate is not None and candidate.step.reads.isdisjoint(targets)
-        found.append(candidate if candidate is not None and is_apart else _stored(product))
+        found.append(candidate if candidate is not None and is_apart else stored(product))
     return found
 
 
 def _place(operand: TensorRef) -> object:
     return operand.buffer, operand.sizes, operand.strides, operand.offset
-
-
-def _stored(product: Product) -> Candidate:
-    """A kernel that does nothing else than to store the product."""
-    found = factors(product)
-    assert found is not None
-    target = product.target
-    position = found.row * target.strides[0] + found.column
-    value = make("load", (), compute_type(target.dtype), (target, position))
-    kept = cast("tuple[Var, Var]", (index.the_var(found.row), index.the_var(found.column)))
-    finish = Statement(target, position, value, kept, origins=product.origins)
-    operands = (found.left, found.right, found.row, found.column, found.term)
-    return Candidate(product, (), None, FinishedProduct(target, *operands, position, finish, list(product.origins)))

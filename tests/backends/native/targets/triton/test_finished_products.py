@@ -59,7 +59,7 @@ def test_rows_that_the_library_would_set_apart(check, monkeypatch) -> None:
 @triton_only
 def test_what_is_read_besides(check) -> None:
     """A residual, a column, a row, other views of the result, and another product."""
-    x, w, v = torch.randn(2, 32, 24).half(), torch.randn(24, 64).half(), torch.randn(24, 64).half()
+    x, w = torch.randn(2, 32, 24).half(), torch.randn(24, 64).half()
     rest, scale = torch.randn(2, 32, 64).half(), torch.rand(2, 32, 1).half()
     assert is_finished(check(lambda x, w, r, s: x @ w * s + r, x, w, rest, scale))
     assert is_finished(check(lambda x, w, r: (x @ w).view(2, 32, 4, 16).transpose(1, 2) + 1, x, w, rest))
@@ -217,3 +217,24 @@ def test_what_is_not_divided(check) -> None:
         lambda x, w: x @ w @ w.view(40, 768),
     ):
         assert "program // (down * across)" not in "".join(check(function, x, w).output_code)
+
+
+@triton_only
+def test_rows_that_begin_at_any_place(check) -> None:
+    """A library would write the logits of an odd vocabulary one by one; returned, and read by torch."""
+    x, w = torch.randn(33, 24).half(), torch.randn(67, 24).half()
+    assert is_finished(check(lambda x, w: x @ w.t(), x, w))
+    check(lambda x, w: x @ w.t() @ w, x, w)
+
+
+@triton_only
+def test_a_bias_that_parts_share_is_added_once(check) -> None:
+    """Queries, keys and values of one product are views of it, and nothing copies them."""
+    x, weight, bias = torch.randn(2, 16, 24).half(), torch.randn(72, 24).half(), torch.randn(72).half()
+
+    def attention(x, weight, bias):
+        q, k, v = F.linear(x, weight, bias).reshape(2, 16, 3, 2, 12).permute(2, 0, 3, 1, 4).unbind(0)
+        return F.scaled_dot_product_attention(q, k, v)
+
+    _, host = check(attention, x, weight, bias).output_code
+    assert host.count("launch(") <= 1
