@@ -32,6 +32,12 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 
 _NONE: Mapping[int, Any] = {}
 
+_NO_CACHE: Mapping[str, Any] = {"fx_graph_cache": False, "fx_graph_remote_cache": False}
+"""Inductor makes constants of floats that a call gives, and its cache checks the integers among them only.
+
+torch's own frontend gives it none.
+"""
+
 
 def compile(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Sequence[Any]]:
     """Compile with ``torch._inductor``; ``options`` are names of its settings, as in ``torch.compile(options=...)``.
@@ -95,7 +101,7 @@ def _compiled(
             compiled = internals.inductor_compile_fx().compile_fx(
                 _as_torchs_own(gm, example_inputs, fakes, len(sizes), frozen),
                 [*(inputs[position].shape[dim] for position, dim in sizes), *inputs],
-                config_patches=dict(checked) or None,
+                config_patches={**checked, **(_NO_CACHE if _has_floats(gm) else {})} or None,
             )
             writes = internals.inputs_are_mutated()
             compiled = refuse(compiled, "inductor")
@@ -153,6 +159,12 @@ def _in_steps(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]
         return run(*inputs)
 
     return call
+
+
+def _has_floats(gm: GraphModule) -> bool:
+    import torch
+
+    return any(isinstance(node.meta.get("example_value"), torch.SymFloat) for node in gm.graph.nodes)
 
 
 def _sizes(fakes: Sequence[Any]) -> list[tuple[int, int]]:

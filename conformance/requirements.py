@@ -9,6 +9,7 @@ import fnmatch
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from torchmux.registry.spec import ANY, BackendSpec
 
 from .case import OWN_KERNELS, Case
 from .judging import frontends
+from .outcome import Result
 
 # These call torch's operators where they have no code, and say so.
 _ON_TOP_OF_TORCH = frozenset(("auto", "eager", "aot_eager", "inductor", "native", "tvm", "cudagraphs", "tensorrt"))
@@ -30,11 +32,14 @@ _ON_TOP_OF_TORCH = frozenset(("auto", "eager", "aot_eager", "inductor", "native"
 
 @dataclass(frozen=True)
 class Expected:
-    """Cases that are known to fail.
+    r"""Cases that are known to fail.
 
     ``cases`` is a pattern of ids (``operators/aten.sort/*``).  ``why`` gives the cause and ``link`` a reference.
-    ``versions``, if given, is a requirement (``"openvino>=2026.1,<2026.5"``); outside of it no failure is expected.  A
-    case that passes anyway fails the run, unless it is only expected ``sometimes``: another member of a chain may run
+    ``versions``, if given, is a requirement (``"openvino>=2026.1,<2026.5"``); outside of it no failure is expected.
+    Nor is one on another ``device`` ("cpu", "cuda"), if one is given.  ``only`` is a regular expression that the words
+    of each difference must begin with, such as ``r"\[2\]: "``: a case that fails in another way too is a failure.
+
+    A case that passes anyway fails the run, unless it is only expected ``sometimes``: another member of a chain may run
     what one gets wrong.
     """
 
@@ -43,9 +48,17 @@ class Expected:
     link: str = ""
     versions: str = ""
     sometimes: bool = False
+    only: str = ""
+    device: str = ""
 
-    def applies(self, case: Case) -> bool:
-        return fnmatch.fnmatchcase(case.id, self.cases) and self._is_installed()
+    def applies(self, case: Case, device: str) -> bool:
+        """Whether a failure of the case is expected on a device such as "cuda:0"."""
+        here = not self.device or self.device == device.partition(":")[0]
+        return here and fnmatch.fnmatchcase(case.id, self.cases) and self._is_installed()
+
+    def explains(self, result: Result) -> bool:
+        """Whether a failure is the expected one."""
+        return all(re.match(self.only, words) for words in result.details.get("differences") or [result.reason])
 
     def _is_installed(self) -> bool:
         if not self.versions:
@@ -155,7 +168,7 @@ class Requirements:
 
     def expectation(self, case: Case) -> Expected | None:
         """Why ``case`` is expected to fail, if it is."""
-        return next((e for e in self.expected if e.applies(case)), None)
+        return next((e for e in self.expected if e.applies(case, self.device)), None)
 
 
 def requirements_from(named: str, backend: str | None = None, options: Mapping[str, Any] | None = None) -> Requirements:

@@ -256,8 +256,7 @@ class CaseRunner:
                 self.close()
         if self._closed_if_dead():
             if not self._stop.is_set():
-                script = self._started().script(name, result.details.get("sample"))
-                result = dataclasses.replace(result, details={**result.details, "reproducer": script})
+                result = self._started().told_of(result)
                 self._closed_if_dead()
         return result
 
@@ -372,14 +371,14 @@ class Worker:
             if "sample" in message:
                 details["sample"] = message["sample"]
 
-    def script(self, name: str, sample: int | None) -> str:
-        """A reproducer for a case that another process ran."""
-        self._send({"script": name, "sample": sample})
+    def told_of(self, died: Result) -> Result:
+        """The result of a case in which another process died, with a reproducer, and whether that is expected."""
+        self._send({"died": died.to_json()})
         message = self._next(time.monotonic() + START_SECONDS)
         if message is None:
             self.alive = False
-            return ""
-        return message["script"]
+            return died
+        return Result.from_json(message["result"])
 
     def finish(self) -> tuple[Outcome, str] | None:
         """Let the process end as programs do, and say what is wrong with its end, if anything is."""

@@ -18,7 +18,7 @@ import torchmux
 from . import collect, reproducer
 from .case import END_OF_A_CASE, Case
 from .judging import referee as referees, state
-from .judging.judge import judge
+from .judging.judge import as_expected, judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 
@@ -65,8 +65,10 @@ def main() -> None:
     state.watched_folder = os.getcwd()
     for line in sys.stdin:
         asked = json.loads(line)
-        if "script" in asked:
-            tell(script=script(known[asked["script"]], asked["sample"]))
+        if "died" in asked:
+            died = Result.from_json(asked["died"])
+            died.details["reproducer"] = script(known[died.case], died.details.get("sample"))
+            tell(result=as_expected(died, requirements.expectation(known[died.case])).to_json())
             continue
         if "program" in asked:
             tell(result=judge_program(asked["program"], requirements).to_json())

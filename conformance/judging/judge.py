@@ -45,9 +45,8 @@ def judge(
     except Died:
         details = {"eager": "ended"}
         result = Result(case.id, Outcome.SKIPPED, "the process of eager ends in this case", details=details)
-    expectation = requirements.expectation(case) if lenient else None
-    if expectation is not None:
-        result = _expected(result, expectation)
+    if lenient:
+        result = as_expected(result, requirements.expectation(case))
     return dataclasses.replace(result, seconds=time.perf_counter() - start)
 
 
@@ -173,10 +172,14 @@ def _fault_of_torch(case: Case, device: str, eager: _Eager) -> Result | None:
     return None
 
 
-def _expected(result: Result, expectation: Expected) -> Result:
+def as_expected(result: Result, expectation: Expected | None) -> Result:
     """An expected failure, or one that was expected and did not happen."""
+    if expectation is None:
+        return result
     why = f"{expectation.why} {expectation.link}".strip()
     if result.outcome.is_failure:
+        if not expectation.explains(result):
+            return result
         details = {**result.details, "outcome": result.outcome.value}
         return dataclasses.replace(result, outcome=Outcome.XFAIL, reason=f"{why} ({result.reason})", details=details)
     if result.outcome in (Outcome.PASS, Outcome.SLOW, Outcome.FALLBACK) and not expectation.sometimes:

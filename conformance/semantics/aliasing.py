@@ -120,7 +120,7 @@ def strided_inputs(trial: Trial) -> Any:
 def inputs_that_begin_anywhere(trial: Trial) -> Any:
     """Contiguous inputs may start at any element of their memory: rows of a matrix, parts of a flat buffer."""
     rows, flat, half = trial.tensor(3, 1025), trial.tensor(4099), trial.tensor(2, 1027).half()
-    compiled = trial.compile(lambda a, b, c: (a.sin() + 1, b.sum(-1), c * 2))
+    compiled = trial.compile(lambda a, b, c: (a.sin() * 3, b.sum(-1), c * 2))
     return [compiled(rows[i], flat[i : i + 4096].view(4, 1024), half[i % 2]) for i in range(3)]
 
 

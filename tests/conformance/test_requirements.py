@@ -26,9 +26,27 @@ def test_a_chain_has_the_known_failures_of_its_members_and_need_not_show_them():
     assert not chain.own_kernels
     assert requirements_from("", "onnxrt+openvino").own_kernels
     passed = Result(KNOWN.id, Outcome.PASS)
-    assert judge._expected(passed, expected).outcome is Outcome.PASS
-    assert judge._expected(passed, alone.expectation(KNOWN)).outcome is Outcome.XPASS
-    assert judge._expected(Result(KNOWN.id, Outcome.MISMATCH), expected).outcome is Outcome.XFAIL
+    assert judge.as_expected(passed, expected).outcome is Outcome.PASS
+    assert judge.as_expected(passed, alone.expectation(KNOWN)).outcome is Outcome.XPASS
+    assert judge.as_expected(Result(KNOWN.id, Outcome.MISMATCH), expected).outcome is Outcome.XFAIL
+
+
+def test_only_the_expected_differences_are_expected():
+    requirements = Requirements("eager")
+    requirements.expected = [Expected(KNOWN.id, "why", only=r"\[2\]: |call", device="cpu")]
+    for differences, outcome in (
+        (["[2]: off", "call[0]"], Outcome.XFAIL),
+        (["[2]: off", "[1]: off"], Outcome.MISMATCH),
+        (["it changes: [2]: "], Outcome.MISMATCH),
+    ):
+        result = Result(KNOWN.id, Outcome.MISMATCH, differences[0], details={"differences": differences})
+        assert judge.as_expected(result, requirements.expectation(KNOWN)).outcome is outcome
+    died = Result(KNOWN.id, Outcome.CRASH, "its process was killed")
+    assert judge.as_expected(died, requirements.expectation(KNOWN)).outcome is Outcome.CRASH
+    requirements.device = "cuda:1"
+    assert requirements.expectation(KNOWN) is None
+    requirements.expected = [Expected(KNOWN.id, "why", device="cuda")]
+    assert requirements.expectation(KNOWN) is not None
 
 
 def test_a_class_may_name_the_members():

@@ -242,6 +242,28 @@ def test_a_case_that_ends_the_process_of_eager_hides_no_other(monkeypatch):
     assert ran == ["first", "a", "a", "b", "last"] and closed[-1] == "b"
 
 
+DEADLY = """
+from torchmux.conformance.loopback import Loopback
+from torchmux.conformance.requirements import Expected
+
+class Deadly(Loopback):
+    expected = [Expected("semantics/mutation/*", "it is so", only="its process was killed")]
+
+    def __init__(self):
+        super().__init__("crash")
+"""
+
+
+@pytest.mark.slow
+def test_the_end_of_a_process_may_be_expected(tmp_path):
+    path = tmp_path / "deadly.py"
+    path.write_text(DEADLY)
+    (result,) = runner.run(["semantics/mutation/input_in_place"], backend="", requirements=f"{path}:Deadly")
+    assert (result.outcome, result.details["outcome"]) == (Outcome.XFAIL, "crash")
+    assert result.reason.startswith("it is so")
+    assert "def case(trial: Trial)" in result.details["reproducer"]
+
+
 def test_shared_memory_that_somebody_uses_is_not_left_behind():
     with tempfile.NamedTemporaryFile(dir="/dev/shm", delete=False) as file:
         name = os.path.basename(file.name)

@@ -73,6 +73,8 @@ class FinishedProduct:
     reads an element of memory by row and term, and ``right`` by term and column, both of the same type.  All sizes are
     known.  ``finish`` is a statement over rows and columns; what it loads at ``position`` of ``product`` is this sum,
     which is not in memory.  ``shapes`` are ways to run it, which the target knows.
+
+    With a loop ``part``, on which all of them may depend, there is a sum for each of its turns.
     """
 
     product: Buffer
@@ -85,10 +87,11 @@ class FinishedProduct:
     finish: Statement
     origins: list[Any] = field(default_factory=list)
     shapes: tuple[Any, ...] = ()
+    part: Index = 0
 
     @property
     def loops(self) -> tuple[Var, Var, Var]:
-        """The variables of rows, columns and terms."""
+        """The variables of rows, columns and the terms of a sum."""
         row, column, term = map(index.the_var, (self.row, self.column, self.term))
         assert row is not None and column is not None and term is not None
         return row, column, term
@@ -104,6 +107,11 @@ class FinishedProduct:
     @property
     def terms(self) -> int:
         return cast("int", self.loops[2].size)
+
+    @property
+    def parts(self) -> int:
+        part = index.the_var(self.part)
+        return 1 if part is None else cast("int", part.size)
 
     @property
     def target(self) -> Buffer:

@@ -233,13 +233,14 @@ def computed_product(item: ComputedProduct, known: Collection[str], wrong: Repor
 
 
 def finished_product(item: FinishedProduct, known: Collection[str], wrong: Report) -> None:
-    """The operands are elements of one type, and all that finishes is over rows and columns."""
+    """The operands are elements of one type, and all that finishes is over parts, rows and columns."""
     rows, columns, terms = item.loops
-    for operand, loops in ((item.left, (rows, terms)), (item.right, (terms, columns))):
+    parts = [v for v in (index.the_var(item.part),) if v is not None]
+    for operand, loops in ((item.left, (*parts, rows, terms)), (item.right, (*parts, terms, columns))):
         if operand.op != "load" or operand.attr[0].dtype is not item.product.dtype:
             raise wrong("types", f"{operand} is no element of {item.product.dtype}")
         _loop_body(operand, 0, item.product, loops, known, wrong)
-    if set(item.finish.kept) != {rows, columns} or item.finish.reduced:
+    if set(item.finish.kept) != {*parts, rows, columns} or item.finish.reduced:
         raise wrong("variables", "a product is finished in loops that are not its rows and columns")
     if any(at != item.position for buffer, at in item.finish.value.loads if buffer is item.product):
         raise wrong("order", f"{item.product} is read elsewhere than where it is computed")

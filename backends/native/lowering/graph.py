@@ -356,7 +356,7 @@ _VIEWS = frozenset(
     (
         _aten.view.default, _aten.permute.default, _aten.transpose.int, _aten.unsqueeze.default, _aten.squeeze.dims,
         _aten.squeeze.dim, _aten.expand.default, _aten.slice.Tensor, _aten.select.int, _aten.alias.default,
-        _aten.split_with_sizes.default,
+        _aten.split_with_sizes.default, _aten.unbind.int,
     )
 )  # fmt: skip
 

@@ -21,24 +21,24 @@ _MOST_BUFFERS = 120
 _FARTHEST = 64
 """So many steps ahead a kernel may be moved."""
 
-Kind = Callable[[LoopNest], Hashable]
-"""Which kernels run side by side: those of equal kind; None stands for those that are started alone."""
+Kind = Callable[[Any], Hashable]
+"""Which steps run side by side: those of equal kind; None stands for those that are started alone."""
 
 
 @dataclass(eq=False)
 class Together:
-    """``nests`` run side by side: none reads or writes what another one writes."""
+    """``steps`` run side by side: none reads or writes what another one writes."""
 
-    nests: list[LoopNest]
+    steps: list[Any]
     origins: list[Any] = field(default_factory=list)
 
     @property
     def reads(self) -> set[Buffer]:
-        return set().union(*map(reads_of, self.nests))
+        return set().union(*map(reads_of, self.steps))
 
     @property
     def writes(self) -> set[Buffer]:
-        return set().union(*map(writes_of, self.nests))
+        return set().union(*map(writes_of, self.steps))
 
 
 @dataclass
@@ -74,7 +74,7 @@ def side_by_side(steps: Sequence[Any], kind: Kind) -> list[Any]:
     """``steps`` in an order of the same meaning, with kernels that run side by side as one :class:`Together`."""
     groups: list[_Group] = []
     for step in steps:
-        own = kind(step) if isinstance(step, LoopNest) else None
+        own = kind(step)
         made = _Group([step], own, _places(reads_of(step)), _places(writes_of(step)))
         home = _home(groups, made) if own is not None else None
         if home is None:
@@ -144,8 +144,8 @@ def _interval(position: Index, modulus: int | None) -> tuple[int, int] | None:
     return (low, high) if high < modulus else None
 
 
-def _together(nests: list[LoopNest]) -> Together:
-    return Together(nests, list(dict.fromkeys(node for nest in nests for node in nest.origins)))
+def _together(steps: list[Any]) -> Together:
+    return Together(steps, list(dict.fromkeys(node for step in steps for node in step.origins)))
 
 
 def _places(buffers: set[Buffer]) -> set[Buffer]:

@@ -75,6 +75,20 @@ def test_freezing_leaves_no_parameters_among_the_inputs(asked) -> None:
     assert [told["inputs"] for told in asked] == [1]
 
 
+def test_code_for_floats_of_calls_is_not_cached(monkeypatch) -> None:
+    from torch._inductor import compile_fx
+
+    given = []
+    monkeypatch.setattr(
+        compile_fx, "compile_fx", lambda gm, inputs, config_patches: given.append(config_patches) or gm.forward
+    )
+    compiled = torchmux.compile(lambda x, by: torch.full_like(x, by), backend="inductor", options={"freezing": False})
+    for number in (2, 0.5, 0.75, 3):
+        torch.testing.assert_close(compiled(torch.ones(2), number), torch.full((2,), float(number)))
+    kept = [patches.get("fx_graph_cache", True) for patches in given]
+    assert kept == [True, False, True]  # the second code is also for 0.75, and the third for integers
+
+
 def test_a_call_begins_a_step_of_cuda_graphs(monkeypatch) -> None:
     """However many graphs it runs, and whatever compiled code it calls; without CUDA graphs it does not."""
     from torchmux import torch_internals

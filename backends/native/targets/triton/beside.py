@@ -21,7 +21,8 @@ def kind(kernel: TritonKernel) -> Hashable:
     small = type(kernel.programs) is int and 0 < kernel.programs <= _FEW_PROGRAMS
     if not small or kernel.sizes or kernel.source.count("\n") > _LONGEST:
         return None
-    return max(kernel.shapes[0].warps, _WARPS)
+    # Products walk their terms in stages, and take much longer than other kernels of as many programs.
+    return max(kernel.shapes[0].warps, _WARPS), kernel.shapes[0].stages
 
 
 def joined(kernels: Sequence[TritonKernel]) -> TritonKernel:

@@ -47,14 +47,16 @@ def assemble(
 
     kernels: dict[int, TritonKernel] = {}
 
-    def kind(nest: LoopNest) -> Hashable:
-        kernel = kernels[id(nest)] = printed(nest)
+    def kind(step: Any) -> Hashable:
+        if not isinstance(step, (LoopNest, FinishedProduct)):
+            return None
+        kernel = kernels[id(step)] = printed(step)
         return beside.kind(kernel)
 
     plan = host.plan(program, schedule, plan_loops, kind)
     for step in (step for piece in plan.launches for step in piece.steps):
         if isinstance(step, Together):
-            kernels[id(step)] = beside.joined([kernels[id(nest)] for nest in step.nests])
+            kernels[id(step)] = beside.joined([kernels[id(part)] for part in step.steps])
         elif id(step) not in kernels:
             kernels[id(step)] = printed(step)
     printer = (InterpretedHost if program.device.type == "cpu" else GpuHost)(program, plan, kernels, timed)

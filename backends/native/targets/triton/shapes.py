@@ -181,8 +181,9 @@ def scanned_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
 
 
 _TILES = (
-    (128, 128, 64, 8, 3), (64, 128, 64, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (128, 128, 64, 4, 4),
+    (128, 128, 64, 8, 3), (64, 128, 64, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 5), (128, 128, 64, 4, 4),
     (64, 256, 64, 4, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (256, 64, 64, 8, 3), (128, 128, 32, 4, 4),
+    (64, 32, 64, 4, 6), (128, 32, 64, 4, 5), (64, 16, 128, 4, 6), (64, 64, 128, 4, 3),
 )  # fmt: skip
 """Rows, columns and terms of blocks, warps and stages, which are good for products of some shape on an H200."""
 _SHARED = 227 * 1024
@@ -194,19 +195,37 @@ def in_tiles_of_products(rows: int, columns: int, depth: int, itemsize: int) -> 
     terms."""
     found = []
     for y, x, k, warps, stages in _TILES:
-        k = min(k, max(16, power(depth)))
-        if x > max(64, power(columns)) or y > max(64, power(rows)) or (x + y) * k * itemsize * stages > _SHARED:
-            continue
-        programs = -(-rows // y) * -(-columns // x)
-        found.append(Shape((("YBLOCK", y), ("XBLOCK", x), ("KBLOCK", k)), warps, stages, programs))
+        if x <= max(64, power(columns)) and y <= max(64, power(rows)):
+            shape = _tiles(rows, columns, depth, (y, x, k), warps, stages)
+            if (y + x) * dict(shape.blocks)["KBLOCK"] * itemsize * stages <= _SHARED:
+                found.append(shape)
 
-    few = -(-rows // 128) * -(-columns // 128) < 80
-    best = (128, 64) if columns <= 64 or depth <= 64 else (64, 128) if few else (128, 128)
+    def programs(y: int, x: int) -> int:
+        return -(-rows // y) * -(-columns // x)
+
+    best = (128, 128)
+    if programs(64, 128) < MULTIPROCESSORS:
+        best = (64, 64)
+    elif columns <= 64 or depth <= 64:
+        best = (128, 64)
+    elif programs(128, 128) < 80:
+        best = (64, 128)
 
     def is_other(shape: Shape) -> bool:
         return tuple(size for _, size in shape.blocks[:2]) != best
 
     return _distinct(sorted(found, key=is_other))
+
+
+def small_tiles_of_products(rows: int, columns: int, depth: int) -> Shape:
+    """For products that share the multiprocessors with others."""
+    return _tiles(rows, columns, depth, (64, 64, 64), 4, 5)
+
+
+def _tiles(rows: int, columns: int, depth: int, sides: tuple[int, int, int], warps: int, stages: int) -> Shape:
+    y, x, k = sides
+    blocks = ("YBLOCK", y), ("XBLOCK", x), ("KBLOCK", min(k, max(16, power(depth))))
+    return Shape(blocks, warps, stages, -(-rows // y) * -(-columns // x))
 
 
 def parts(statement: Statement, feeds_a_pass: Callable[[], bool], cost: Callable[[], int]) -> int:

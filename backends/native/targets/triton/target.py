@@ -98,22 +98,23 @@ class Triton(Target):
 
     def select(self, program: Program, options: NativeOptions) -> None:
         if options.matmul == "measured" and options.fusion and options.epilogue_fusion:
-            choosing.select(program, self._choice(program, options))
+            choice, is_known = self._choice(program, options)
+            choosing.select(program, choice, share=is_known)
         selection.select(program)
         recompute(program)
         splits.split(program, shapes.parts)
 
-    def _choice(self, program: Program, options: NativeOptions) -> choosing.Choice:
-        """Who computes products that something finishes: the model is of Hopper's GPUs."""
-        if program.device.type == self.device_type and torch.cuda.is_available():
-            capability = capability_of(program.device)
-            if options.max_autotune and capability >= _MULTIPLIES_BFLOAT16:
-                from .tiled import measuring
+    def _choice(self, program: Program, options: NativeOptions) -> tuple[choosing.Choice, bool]:
+        """Who computes products that something finishes, and whether the model is of this GPU, which is Hopper's."""
+        if program.device.type != self.device_type or not torch.cuda.is_available():
+            return choosing.by_model(program), True
+        capability = capability_of(program.device)
+        is_known = capability >= _HOPPER
+        if options.max_autotune and capability >= _MULTIPLIES_BFLOAT16:
+            from .tiled import measuring
 
-                return measuring.measured(program, capability)
-            if capability < _HOPPER:
-                return choosing.by_library
-        return choosing.by_model(program)
+            return measuring.measured(program, capability), is_known
+        return choosing.by_model(program) if is_known else choosing.by_library, is_known
 
     def variants(self, options: NativeOptions) -> list[dict[str, Any]]:
         return [] if options.matmul == "library" else [{"matmul": "library"}]

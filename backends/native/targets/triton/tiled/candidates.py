@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ....ir import index, operations as ops
-from ....ir.expressions import Buffer, Node, Statement, make, rewrite, substitute
+from ....ir.expressions import Buffer, Node, Statement, compute_type, make, rewrite, substitute
 from ....ir.index import Index, Var
 from ....ir.products import Convolution, FinishedProduct, Product
 from ....ir.program import Program
@@ -17,18 +17,21 @@ from .operands import Factors, factors
 
 _MOST_COST = 200
 """So many instructions for an element are hidden behind the products of other programs."""
+_PIECE = 16
+"""So many bytes libraries write at once."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """``step`` would compute what ``product`` and ``statements`` do, and stand where the last of these stands.
 
-    ``whole`` is one statement that does what these do, and reads the product from memory.
+    ``whole`` is one statement that does what these do, and reads the product from memory.  Without ``statements``, the
+    step only stores the product.
     """
 
     product: Product | Convolution
     statements: tuple[Statement, ...]
-    whole: Statement
+    whole: Statement | None
     step: FinishedProduct
 
 
@@ -47,7 +50,28 @@ def find(program: Program) -> list[Candidate]:
                     taken.update(map(id, statements))
                     found.append(Candidate(product, statements, whole, step))
                     break
+            else:
+                if isinstance(product, Product) and factors(product) is not None and is_ragged(product.target):
+                    found.append(stored(product))
     return found
+
+
+def is_ragged(matrix: Buffer) -> bool:
+    """Whether the rows of a matrix begin at any place, where a library cannot write several elements at once."""
+    return cast("int", matrix.strides[0]) * matrix.dtype.itemsize % _PIECE != 0
+
+
+def stored(product: Product) -> Candidate:
+    """A kernel that does nothing else than to store the product."""
+    found = factors(product)
+    assert found is not None
+    target = product.target
+    position = found.row * target.strides[0] + found.column
+    value = make("load", (), compute_type(target.dtype), (target, position))
+    kept = cast("tuple[Var, Var]", (index.the_var(found.row), index.the_var(found.column)))
+    finish = Statement(target, position, value, kept, origins=product.origins)
+    operands = (found.left, found.right, found.row, found.column, found.term)
+    return Candidate(product, (), None, FinishedProduct(target, *operands, position, finish, list(product.origins)))
 
 
 def _chains(

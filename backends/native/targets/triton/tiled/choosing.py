@@ -6,31 +6,42 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....ir import index
-from ....ir.expressions import Node, Statement, operators_in
-from ....ir.index import Index
-from ....ir.products import FinishedProduct
+from ....ir.expressions import Statement
+from ....ir.products import FinishedProduct, Product
 from ....ir.program import Program
 from .. import selection, shapes
 from ..shapes import Shape
-from .candidates import Candidate, find
+from . import divided, model, sharing
+from .candidates import Candidate, find, is_ragged
+from .divided import Division
 
 Choice = Callable[[Sequence[Candidate]], Sequence[tuple[Shape, ...]]]
 """The ways to run the kernel of each candidate, the best first; none where the library is faster."""
 
 
-def select(program: Program, choice: Choice) -> None:
-    """Replace products and what finishes them by steps that do both, where ``choice`` finds that this is faster."""
+def select(program: Program, choice: Choice, *, share: bool = True) -> None:
+    """Replace products and what finishes them by steps that do both, where ``choice`` finds that this is faster.
+
+    If kernels may ``share`` the multiprocessors, small products of one operand become steps that run side by side, and
+    such of many terms are divided.
+    """
+    candidates = find(program)
+    chosen = _side_by_side(program, candidates) if share else {}
+    taken = {candidate.product.target for candidate in chosen}
+    alone = [candidate for candidate in candidates if candidate.product.target not in taken]
+    chosen.update(zip(alone, choice(alone), strict=True))
     gone: set[int] = set()
     steps: dict[int, FinishedProduct] = {}
-    candidates = find(program)
-    for candidate, found in zip(candidates, choice(candidates), strict=True):
+    for candidate, found in chosen.items():
         if found:
             candidate.step.shapes = found
-            *inner, last = candidate.statements
-            gone.update(map(id, (candidate.product, *inner)))
+            *inner, last = (candidate.product, *candidate.statements)
+            gone.update(map(id, inner))
             steps[id(last)] = candidate.step
     program.items = [steps.get(id(item), item) for item in program.items if id(item) not in gone]
+    if share:
+        for division in [best for ways in divided.find(program) if (best := _best(ways)) is not None]:
+            divided.divide(program, division)
 
 
 def by_library(candidates: Sequence[Candidate]) -> list[tuple[Shape, ...]]:
@@ -46,77 +57,52 @@ def ways(step: FinishedProduct) -> tuple[Shape, ...]:
 def library_way(program: Program, candidate: Candidate) -> list[Any]:
     """What computes a candidate otherwise: calls of torch's operators, and a statement if these do not do all."""
     small = copy.copy(program)
-    small.items = [candidate.product, candidate.whole]
+    small.items = [candidate.product, *([candidate.whole] if candidate.whole is not None else [])]
     selection.select(small)
     return small.items
 
 
-_FLOPS = 600e12
-_BANDWIDTH = 3e12
-"""Multiplications and additions of half precision in a second, and bytes, as an H100 does them in practice."""
-_CACHED = 2**24
-_CACHE_BANDWIDTH = 6e12
-"""Results of so many bytes are still in the second cache when a pass reads them."""
-_START = 1.5e-6
-"""What a kernel costs beside what it computes."""
-_MORE_ARITHMETIC, _MORE_READING = 1.35, 1.1
-"""How much longer our kernel takes than the library's, where arithmetic or memory decides."""
 _GAIN = 0.95
-_TURN = 0.3e-6
-"""What a program takes for a block of terms, however small; two programs share a multiprocessor."""
-_LEAST_ELEMENTS = 2**18
+_LEAST_ELEMENTS = 2**15
 """Smaller results are left to the library, which divides the terms among programs."""
 
 
 def by_model(program: Program) -> Choice:
-    """By what both ways compute and read, for large products: it is memory that is saved."""
+    """By what both ways compute and read: it is memory that is saved, and starts of kernels."""
 
     def choice(candidate: Candidate) -> tuple[Shape, ...]:
-        if candidate.step.rows * candidate.step.columns < _LEAST_ELEMENTS:
+        step = candidate.step
+        ragged = isinstance(candidate.product, Product) and is_ragged(candidate.product.target)
+        has_pass = _has_pass(program, candidate)
+        if step.rows * step.columns < _LEAST_ELEMENTS or not (has_pass or ragged):
             return ()
-        if not any(isinstance(item, Statement) for item in library_way(program, candidate)):
-            return ()
-        first = ways(candidate.step)[0]
-        return (first,) if _is_faster(candidate.step, first) else ()
+        first = ways(step)[0]
+        library = model.by_library(step, first, ragged=ragged) + (model.of_pass(step) if has_pass else 0)
+        return (first,) if model.of_kernel(step, first) < _GAIN * library else ()
 
     return lambda found: [choice(candidate) for candidate in found]
 
 
-def _is_faster(step: FinishedProduct, shape: Shape) -> bool:
-    size = step.product.dtype.itemsize
-    elements = step.rows * step.columns
-    bandwidth = _CACHE_BANDWIDTH if elements * size <= _CACHED else _BANDWIDTH
-    arithmetic = 2 * elements * step.terms / _FLOPS
-    operands = sum(_bytes_of_operand(node) for node in (step.left, step.right)) / _BANDWIDTH
-    finish = _bytes_of_finish(step) / bandwidth
-    result = elements * size / bandwidth
-    turns = -(-step.terms // dict(shape.blocks)["KBLOCK"]) * -(-_number(shape.programs) // (2 * shapes.MULTIPROCESSORS))
-    library = max(arithmetic, operands + result) + result + finish + _START
-    ours = max(_MORE_ARITHMETIC * arithmetic, _MORE_READING * (operands + finish), turns * _TURN)
-    return ours < _GAIN * library
+def _side_by_side(program: Program, finished: Sequence[Candidate]) -> dict[Candidate, tuple[Shape, ...]]:
+    """The candidates that are faster in one launch than one by one, with their shapes."""
+    found: dict[Candidate, tuple[Shape, ...]] = {}
+    for group in sharing.groups(program, finished):
+        steps = {s: shapes.small_tiles_of_products(s.rows, s.columns, s.terms) for s in (c.step for c in group)}
+        library = sum(model.by_library(step, shape) for step, shape in steps.items())
+        library += sum(model.of_pass(c.step) for c in group if _has_pass(program, c))
+        if model.are_small(steps.values()) and model.side_by_side(steps) < _GAIN * library:
+            found.update((candidate, (steps[candidate.step],)) for candidate in group)
+    return found
 
 
-def _bytes_of_operand(node: Node) -> int:
-    """What is read of memory; windows that overlap find it in a cache."""
-    buffer, position = node.attr
-    return min(_points(position), _number(buffer.numel)) * int(buffer.dtype.itemsize)
+def _best(ways: Sequence[Division]) -> Division | None:
+    """The fastest way to divide a product, if it is faster than the library."""
+    small = [(model.in_parts(way.step, way.step.shapes[0]), way) for way in ways if model.are_small(way.step.shapes)]
+    time, best = min(small, key=lambda each: each[0], default=(0.0, None))
+    if best is None or time >= _GAIN * model.by_library(best.step, best.step.shapes[0]):
+        return None
+    return best
 
 
-def _bytes_of_finish(step: FinishedProduct) -> int:
-    """What is read besides the product, and written."""
-    read = {
-        node.attr: node.attr[0].dtype.itemsize * _points(node.attr[1])
-        for node in operators_in(step.finish.value)
-        if node.op == "load" and node.attr[0] is not step.product
-    }
-    return sum(read.values()) + step.target.dtype.itemsize * _points(step.position)
-
-
-def _points(position: Index) -> int:
-    """How many elements a position walks."""
-    return _number(index.product(v.size for v in index.free(position)))
-
-
-def _number(value: Index) -> int:
-    assert type(value) is int  # candidates have no other sizes
-    return value
+def _has_pass(program: Program, candidate: Candidate) -> bool:
+    return any(isinstance(item, Statement) for item in library_way(program, candidate))

@@ -40,13 +40,17 @@ class Factors(NamedTuple):
     def columns(self) -> int:
         return _extent(self.column)
 
+    @property
+    def terms(self) -> int:
+        return _extent(self.term)
+
 
 def factors(product: Product | Convolution) -> Factors | None:
     """What ``product`` multiplies and sums; None where tensor cores do not, or too little."""
     found = _of_matrices(product) if isinstance(product, Product) else _of_windows(product)
     if found is None:
         return None
-    return found if min(map(_extent, (found.row, found.column, found.term))) >= _LEAST else None
+    return found if min(found.rows, found.columns, found.terms) >= _LEAST else None
 
 
 def _of_matrices(product: Product) -> Factors | None:

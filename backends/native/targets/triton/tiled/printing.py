@@ -8,7 +8,9 @@ https://triton-lang.org/main/getting-started/tutorials/03-matrix-multiplication.
 
 from __future__ import annotations
 
+from ....ir import index
 from ....ir.expressions import Node
+from ....ir.index import Var
 from ....ir.products import FinishedProduct
 from ..axes import Axis
 from ..printer import axis_of
@@ -25,9 +27,10 @@ def print_product(step: FinishedProduct, name: str = "kernel") -> TritonKernel:
         Unsupported: an operation that has no spelling in Triton, with the reason.
     """
     rows, columns, terms = step.loops
+    part = index.the_var(step.part)
     y, x = axis_of("y", (rows,), step.shapes), axis_of("x", (columns,), step.shapes)
     w = Writer(y, x)
-    _start(w, y, x)
+    _start(w, y, x, part)
     w.write("total = tl.zeros((YBLOCK, XBLOCK), tl.float32)")
     w.open()
     # Blocks of the operands have the axis of terms in place of one of the result's.
@@ -44,10 +47,13 @@ def print_product(step: FinishedProduct, name: str = "kernel") -> TritonKernel:
     return w.kernel(name, step.shapes)
 
 
-def _start(w: Writer, y: Axis, x: Axis) -> None:
-    """The rows and columns of a program."""
+def _start(w: Writer, y: Axis, x: Axis, part: Var | None) -> None:
+    """The rows and columns of a program, and which part of the terms is its own."""
     w.write("program = tl.program_id(0)")
     w.write(f"down, across = tl.cdiv({w.index(y.total)}, YBLOCK), tl.cdiv({w.index(x.total)}, XBLOCK)")
+    if part is not None:
+        w.start(Axis("s", (part,), None, False), "program // (down * across)")
+        w.write("program = program % (down * across)")
     w.write(f"first = program // ({_GROUP} * across) * {_GROUP}")
     w.write(f"together = tl.minimum(down - first, {_GROUP})")
     w.write(f"rest = program % ({_GROUP} * across)")

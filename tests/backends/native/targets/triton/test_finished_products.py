@@ -19,6 +19,12 @@ def every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choosing, "by_model", lambda _: lambda found: [choosing.ways(each.step)[-1:] for each in found])
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of one operand have launches of their own."""
+    monkeypatch.setattr(choosing, "_side_by_side", lambda *_: {})
+
+
 def is_finished(report) -> bool:
     kernels, host = report.output_code
     return kernels.count("fn.add_product(") == 1 and "ops.aten" not in host
@@ -53,12 +59,49 @@ def test_rows_that_the_library_would_set_apart(check, monkeypatch) -> None:
 @triton_only
 def test_what_is_read_besides(check) -> None:
     """A residual, a column, a row, other views of the result, and another product."""
-    x, w, v = torch.randn(2, 32, 24).half(), torch.randn(24, 64).half(), torch.randn(24, 64).half()
+    x, w = torch.randn(2, 32, 24).half(), torch.randn(24, 64).half()
     rest, scale = torch.randn(2, 32, 64).half(), torch.rand(2, 32, 1).half()
     assert is_finished(check(lambda x, w, r, s: x @ w * s + r, x, w, rest, scale))
     assert is_finished(check(lambda x, w, r: (x @ w).view(2, 32, 4, 16).transpose(1, 2) + 1, x, w, rest))
+
+
+@triton_only
+def test_another_product_is_read(check, alone) -> None:
+    x, w, v = torch.randn(2, 32, 24).half(), torch.randn(24, 64).half(), torch.randn(24, 64).half()
     kernels, host = check(lambda x, w, v: F.silu(x @ w) * (x @ v), x, w, v).output_code
     assert kernels.count("fn.add_product(") == 1 and host.count("torch.mm(") == 1
+
+
+@triton_only
+def test_products_of_one_operand_are_one_launch(check) -> None:
+    """Queries, keys and values: with biases or without, of other sizes, and read in several places."""
+    x = torch.randn(2, 16, 24).half()
+    wide, narrow, bias = torch.randn(64, 24).half(), torch.randn(32, 24).half(), torch.randn(64).half()
+
+    def three(x, wide, narrow, bias):
+        q, k, v = F.linear(x, wide, bias), F.linear(x, narrow), F.linear(x, wide)
+        half = torch.cat((-q[..., 32:], q[..., :32]), -1)
+        return (q * 2 + half).view(2, 16, 2, 32).transpose(1, 2), k.transpose(1, 2), torch.tanh(v)
+
+    kernels, host = check(three, x, wide, narrow, bias).output_code
+    assert "ops.aten" not in host and kernels.count("if (program >= ") == 3 and host.count("launch(") == 2
+
+
+@triton_only
+def test_a_product_of_the_group_is_read_by_another(check) -> None:
+    x, w, v = torch.randn(32, 24).half(), torch.randn(24, 64).half(), torch.randn(24, 64).half()
+    kernels, host = check(lambda x, w, v: F.silu(x @ w) * (x @ v), x, w, v).output_code
+    assert kernels.count("if (program >= ") == 2 and host.count("launch(") == 2
+
+
+@triton_only
+def test_a_group_whose_operand_changes(check) -> None:
+    def function(x, w, v):
+        y = x @ w
+        x.mul_(2)
+        return y, x @ v, torch.relu(x @ w)
+
+    check(function, torch.randn(32, 24).half(), torch.randn(24, 64).half(), torch.randn(24, 64).half())
 
 
 WINDOWS = {
@@ -135,3 +178,63 @@ def test_what_the_program_asks_for(check, options) -> None:
     x, w = torch.randn(32, 24).half(), torch.randn(24, 64).half()
     report = check(lambda x, w: torch.relu(x @ w), x, w, options=options)
     assert "fn.add_product(" not in "".join(report.output_code)
+
+
+@triton_only
+@HALVES
+def test_terms_are_divided_among_programs(check, dtype) -> None:
+    """The kernel that normalizes adds the parts; an odd number of rows, and a weight in either order."""
+    x, residual = torch.randn(2, 17, 768, dtype=dtype), torch.randn(2, 17, 40, dtype=dtype)
+    weight, bias = torch.randn(40, 768, dtype=dtype) / 28, torch.randn(40, dtype=dtype)
+
+    def block(x, weight, bias, residual):
+        return F.layer_norm(F.linear(x, weight, bias) + residual, (40,))
+
+    def turned(x, weight, bias, residual):
+        return F.layer_norm(x @ weight.view(768, 40) + bias + residual, (40,))
+
+    for function in (block, turned):
+        kernels, host = check(function, x, weight, bias, residual).output_code
+        assert "ops.aten" not in host and kernels.count("program // (down * across)") == 1
+        assert host.count("launch(") == 2
+
+
+@triton_only
+def test_terms_of_a_convolution_are_divided(check, monkeypatch) -> None:
+    monkeypatch.setattr(triton_target.Triton, "order_of_images", lambda *_: "channels last")
+    monkeypatch.setattr(triton_target.Triton, "filters", lambda *_: False)
+    x, weight = torch.randn(2, 64, 5, 6).half().to(memory_format=torch.channels_last), torch.randn(16, 64, 3, 3).half()
+    kernels, host = check(lambda x, w: F.conv2d(x, w / 24, padding=1).mean((2, 3)), x, weight).output_code
+    assert "ops.aten" not in host and kernels.count("program // (down * across)") == 1
+
+
+@triton_only
+def test_what_is_not_divided(check) -> None:
+    """What another product reads, and what is returned."""
+    x, w = torch.randn(34, 768).half(), torch.randn(768, 40).half() / 28
+    for function in (
+        lambda x, w: (y := x @ w, y.sum(1)),
+        lambda x, w: x @ w @ w.view(40, 768),
+    ):
+        assert "program // (down * across)" not in "".join(check(function, x, w).output_code)
+
+
+@triton_only
+def test_rows_that_begin_at_any_place(check) -> None:
+    """A library would write the logits of an odd vocabulary one by one; returned, and read by torch."""
+    x, w = torch.randn(33, 24).half(), torch.randn(67, 24).half()
+    assert is_finished(check(lambda x, w: x @ w.t(), x, w))
+    check(lambda x, w: x @ w.t() @ w, x, w)
+
+
+@triton_only
+def test_a_bias_that_parts_share_is_added_once(check) -> None:
+    """Queries, keys and values of one product are views of it, and nothing copies them."""
+    x, weight, bias = torch.randn(2, 16, 24).half(), torch.randn(72, 24).half(), torch.randn(72).half()
+
+    def attention(x, weight, bias):
+        q, k, v = F.linear(x, weight, bias).reshape(2, 16, 3, 2, 12).permute(2, 0, 3, 1, 4).unbind(0)
+        return F.scaled_dot_product_attention(q, k, v)
+
+    _, host = check(attention, x, weight, bias).output_code
+    assert host.count("launch(") <= 1
