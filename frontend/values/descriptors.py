@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..guards.sources import Source
     from ..trace.tracer import FrameWriter, Tracer
 
-_FIELD = type(collections.namedtuple("_Example", "field").field)  # what a named tuple has for a field
+_FIELD = type(vars(collections.namedtuple("_Example", "field"))["field"])  # what a named tuple has for a field
 SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
 
@@ -109,7 +109,7 @@ def bind_class_attribute(
             return tr.wrap(raw, None)
         return BuiltinMethodValue(owner, raw.__objclass__, raw.__name__)
     if isinstance(raw, _FIELD) and issubclass(owner.pytype(), tuple):  # C reads the tuple, whatever its class defines
-        storage = owner.storage(tr)
+        storage = owner.storage(tr)  # type: ignore[attr-defined]
         if storage is not None:
             return storage.getitem(tr, ConstValue(raw.__reduce__()[1][0]))
     if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
