@@ -157,6 +157,12 @@ class Trial:
     def _jittered(self, value: torch.Tensor) -> torch.Tensor:
         return value if self._jitter is None else nudged(value, self._jitter, self._precision)
 
+    def once(self, function: Any, *args: Any) -> Any:
+        """Compile and call once, and keep nothing of it: neither the call nor what ran is compared or counted."""
+        if self.backend is None:
+            return function(*args)
+        return self.frontend.compile(function, self.backend, {"options": self.options})(*args)
+
     @property
     def generator(self) -> torch.Generator:
         return self._generator
