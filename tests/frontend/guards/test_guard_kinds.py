@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextvars
 import dataclasses
 import itertools
 import math
@@ -66,6 +67,7 @@ from torchmux.frontend.guards.kinds.objects import (
     Is,
     NoAttribute,
     NoOwnAttribute,
+    NotInContext,
     NotInDict,
     SameObject,
     SlotIsEmpty,
@@ -153,6 +155,8 @@ LEAF = torch.ones(2, requires_grad=True)
 PAIR, WIDE = (types.SimpleNamespace(__tensor_flatten__=lambda n=n: (["a", "b"], n)) for n in (1, 2))
 EVEN = types.SimpleNamespace(__metadata_guard__=lambda mine, other: (mine - other) % 2 == 0)
 LINE = np.arange(3)
+SET = contextvars.ContextVar("set")
+SET.set(1)
 
 EXAMPLES = [
     (TypeIs(x, int), 3, True, "type(x) is _c0", "has type int"),
@@ -161,6 +165,7 @@ EXAMPLES = [
     (SameObject(Item(x, 0), Item(x, 1)), (A, A), (A, B), "v1 is v2", "is x[1]"),
     (AttributeIs(x, "limit", len), Base, Other, "x.limit is _c0", "has the same limit"),
     (NoAttribute(x, "extra"), Base, Other, "not hasattr(x, 'extra')", "has no extra"),
+    (NotInContext(x), contextvars.ContextVar("unset"), SET, "x.get(_c0) is _c0", "is not set"),
     (NotInDict(x, "a", "attribute "), {}, {"a": 1}, "'a' not in x", "has no attribute a"),
     (NoOwnAttribute(x, "a"), Base(), types.SimpleNamespace(a=1), "'a' not in x.__dict__", "has no attribute a"),
     (SlotIsEmpty(x, Slotted.value, "value"), Slotted(), _set_slot(), "not _c1(_c0, x)", "has no attribute value"),
@@ -520,6 +525,23 @@ def test_a_condition_on_sizes_has_its_parts():
     assert condition.text == "t0.size()[0] == 2*t1 + t10.storage_offset() + t1"
     assert condition.words() == "x.size()[0] == 2*n + t1.storage_offset() + n"
     assert condition.parts() == [rows, number, offset]
+
+
+def test_each_size_is_read_once_in_a_check():
+    rows, columns = (ShapePart("t0", Local("x"), "size", at) for at in range(2))
+    offset, number = ShapePart("t0", Local("x"), "storage_offset"), ShapePart("t1", Local("n"))
+    guards = GuardSet()
+    guards.shape_conditions += [
+        ShapeCondition((rows, " < ", columns)),
+        ShapeCondition((rows, " == ", offset, " + ", number)),
+    ]
+    guards.shape_roots.update(t0=Local("x"), t1=Local("n"))
+    compiled = CompiledGuards(guards)
+    assert compiled.text.count("t0.size()") == compiled.text.count("t0.storage_offset()") == 1
+    x = torch.ones(40)
+    for sizes, offset, n in (((2, 3), 1, 1), ((2, 3), 1, 2), ((3, 2), 1, 2)):
+        given = {"x": x.as_strided(sizes, (1, 1), offset), "n": n}
+        assert compiled.check(given) is (sizes[0] < sizes[1] and sizes[0] == offset + n)
 
 
 def test_the_sentence_about_a_size_names_arguments_that_are_called_like_variables_of_the_check():
