@@ -226,9 +226,10 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
     (
         "aliases",
         "Inductor returns one tensor for results that are equal.",
-        "cpu",
+        "",
         {
             "semantics/modules/recurrent": _SHARES,
+            "semantics/mutation/what_is_made_is_written": _SHARES,
         },
     ),
     (
