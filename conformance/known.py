@@ -298,6 +298,7 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
         "",
         {
             "semantics/modules/recurrent": _SHARES,
+            "semantics/mutation/what_is_made_is_written": _SHARES,
         },
     ),
     (
