@@ -279,7 +279,7 @@ _TRIED = frozenset(
 
 
 def _has_dimension_of_one(result: Any) -> bool:
-    """Whether a result of known sizes and strides, or the first of several, has a stride that need not mean anything."""
+    """Whether a result of known sizes, or the first of several, has a stride that no element depends on."""
     first = result[0] if isinstance(result, tuple) and result else result
     return isinstance(first, torch.Tensor) and first.dim() > 1 and 1 in first.shape and _is_known(first)
 
