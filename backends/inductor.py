@@ -82,6 +82,7 @@ def _compiled(
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
     from .common.pipeline.decompose import lstms_as_in_eager
     from .common.pipeline.derivatives import refuse
+    from .common.pipeline.runtime import eager_when_overlap_differs
 
     if returns_views_of_subclasses(gm):
         raise GraphRefused(VIEW_OF_SUBCLASS)
@@ -106,9 +107,15 @@ def _compiled(
             compiled = refuse(compiled, "inductor")
     except (known["data_dependent"], known["dynamic_output"]) as error:
         raise GraphRefused(f"inductor needs to know data for {getattr(error, 'func', error)}") from error
-    if not sizes:
-        return compiled, writes
-    return lambda *inputs: compiled(*(inputs[position].shape[dim] for position, dim in sizes), *inputs), writes
+    run: Callable[..., Sequence[Any]] = compiled
+    if sizes:
+
+        def run(*inputs: Any) -> Sequence[Any]:
+            return compiled(*(inputs[position].shape[dim] for position, dim in sizes), *inputs)
+
+    if writes and not frozen:  # torch.compile's guards do not tell where inputs share memory, and its graphs are wrong
+        run = eager_when_overlap_differs(run, gm, example_inputs, strict=False)
+    return run, writes
 
 
 def _frozen(gm: GraphModule, example_inputs: Sequence[Any], checked: Mapping[str, Any]) -> Callable[..., Sequence[Any]]:

@@ -14,7 +14,8 @@ from torchmux.backends.common.cache import listing, recipes
 from torchmux.backends.common.cache.cache import CarriedCache, carrying, default_cache
 from torchmux.backends.common.pipeline.assemble import Built, assemble
 from torchmux.backends.common.pipeline.implementation import Told, as_backend
-from torchmux.backends.common.pipeline.runtime import WithoutAutocast, sharing
+from torchmux.backends.common.pipeline.overlap import Sharing
+from torchmux.backends.common.pipeline.runtime import WithoutAutocast
 from torchmux.registry.errors import LoadRefused, TorchmuxError
 from torchmux.registry.loading import load_implementation
 from torchmux.registry.names import JOINT
@@ -224,14 +225,14 @@ def _restore_of_member(artifact: str, constants: Mapping[str, torch.Tensor]) -> 
     return None if found is None else assemble(*found)
 
 
-def _around(run: Run, shares: Sequence[int] | None) -> Run:
+def _around(run: Run, shares: Sequence[Any] | None) -> Run:
     """``run``, unless it writes to inputs that share memory otherwise than when it was compiled."""
     if shares is None:
         return run
-    expected = list(shares)
+    expected = Sharing(*shares)
 
     def call(*args: Any) -> Sequence[Any]:
-        if sharing(args) != expected:
+        if not expected.holds(args):
             raise LoadRefused(
                 "Tensors that this graph changes share memory otherwise than when it was saved. Pass copies, or "
                 "compile and save it with inputs that share memory in the same way."

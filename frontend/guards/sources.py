@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import keyword
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -499,6 +500,37 @@ class Referent(Source):
 
     def in_words(self, parent: str) -> str:
         return f"{parent}()"
+
+    follow = not_followed
+
+
+def in_context(variable: ContextVar, falls_back: bool) -> Any:
+    """What a context variable has in this context; its own default counts if it ``falls_back``.
+
+    Raises:
+        KeyError: it has nothing.
+    """
+    try:
+        found = variable.get() if falls_back else variable.get(OPEN)
+    except LookupError:
+        found = OPEN
+    if found is OPEN:
+        raise KeyError(variable)
+    return found
+
+
+@kind
+class InContext(Source):
+    """What a context variable has in this context."""
+
+    parent: Source
+    falls_back: bool  # to the default that the variable was made with
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.const(in_context)}({out.load(self.parent)}, {self.falls_back})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}.get()"
 
     follow = not_followed
 

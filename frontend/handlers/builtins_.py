@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
 import inspect
 import operator
 import re
+import reprlib
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -443,6 +445,26 @@ def dispatch(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dic
     tr.guards.add(Dispatches(base, cls, found))
     return tr.wrap(found, None)
 
+
+# A text that may contain itself; the frames that compute it tell whether it does, as thread and identity do in Python.
+def text_once(tr: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    cells = {name: c.read(tr) for name, c in zip(function.code.co_freevars, function.closure, strict=True)}
+    running, inner = cells["repr_running"], cells["user_function"]
+    if len(args) != 1 or kwargs or not isinstance(inner, FunctionValue) or running is None or running.truth(tr):
+        raise GraphBreak(breaks.C_FUNCTION, "_thread.get_ident")
+    frame = tr.frame
+    while frame is not None:
+        if frame.code is inner.code and frame.locals.get(inner.code.co_varnames[0]) is args[0]:
+            return cells.get("fillvalue") or ConstValue("...")
+        frame = frame.parent
+    return inner.call(tr, args, {})
+
+
+for _wrapper in (
+    reprlib.recursive_repr()(repr),
+    getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())(repr),
+):
+    CODES[id(_wrapper.__code__)] = text_once
 
 _DISPATCH = functools.singledispatch(len).dispatch.__code__
 CODES[id(_DISPATCH)] = dispatch

@@ -54,6 +54,7 @@ class Layout(NamedTuple):
     gradients: tuple[int, ...]  # for each tensor, the position of its gradient among backward's results, or -1
     materialize: bool  # gradients that nothing depends on are zeros, rather than missing
     once: bool
+    carried: tuple[int, ...] | None  # in a transform: the place of each carried tensor among (*tensors, *outputs)
 
 
 class GraphFunction(torch.autograd.Function):
@@ -90,6 +91,33 @@ class GraphFunction(torch.autograd.Function):
         return (None, None, None, None, *(None if place < 0 else results[place] for place in layout.gradients))
 
 
+class TransformedGraphFunction(torch.autograd.Function):
+    """The same inside of function transforms: what backward needs are arguments and results of the forward graph."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(forward: Any, backward: Any, layout: Layout, *tensors: Any) -> Any:
+        return tuple(forward(*(tensors[place] for place in layout.order))[: layout.outputs])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        _, backward, layout, *tensors = inputs
+        if layout.constant:
+            ctx.mark_non_differentiable(*(output[place] for place in layout.constant))
+        if backward is not None:
+            known = (*tensors, *output)
+            ctx.save_for_backward(*(known[place] for place in layout.carried))
+            ctx.backward_graph, ctx.layout = backward, layout
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        layout = ctx.layout
+        given = [grads[place].contiguous() for place in layout.graded]
+        results = ctx.backward_graph(*given, *ctx.saved_tensors)
+        return (None, None, None, *(None if place < 0 else results[place] for place in layout.gradients))
+
+
 class OnceDifferentiableGraphFunction(GraphFunction):
     """The same for a backward that is marked with ``once_differentiable``."""
 
@@ -99,6 +127,8 @@ class OnceDifferentiableGraphFunction(GraphFunction):
 def autograd_function(forward: Any, backward: Any, layout: tuple, hidden: tuple, *tensors: Any) -> tuple:
     """Apply the two graphs as one ``autograd.Function``; ``hidden`` tensors take no part in autograd."""
     described = Layout(*layout)
+    if described.carried is not None:
+        return TransformedGraphFunction.apply(forward, backward, described, *tensors)
     function = OnceDifferentiableGraphFunction if described.once else GraphFunction
     return function.apply(forward, backward, described, hidden, *tensors)
 
@@ -187,13 +217,21 @@ _APPLY = torch.autograd.Function.__dict__["apply"]
 def apply(tr: Tracer, owner: Value, *args: Value) -> Value:
     """``cls.apply(*args)``."""
     cls = owner.real()
-    if in_transform(tr):
-        raise GraphBreak(breaks.REGION, f"autograd.Function {cls.__qualname__} inside a function transform")
+    is_mapped = in_transform(tr, "gradient")
+    if is_mapped and not _is_mapped_by_torch(tr, cls):
+        raise GraphBreak(breaks.REGION, f"autograd.Function {cls.__qualname__}, whose vmap is its own, in vmap")
     if in_backward(tr):
         raise GraphBreak(
             breaks.REGION, f"autograd.Function {cls.__qualname__} in a backward pass whose gradients are not known"
         )
     return _Application(tr, cls, list(args)).run()
+
+
+def _is_mapped_by_torch(tr: Tracer, cls: type) -> bool:
+    """Whether ``vmap`` maps the passes of a function, as it maps their graphs."""
+    generates = tr.static_lookup(cls, "generate_vmap_rule")
+    tr.guard_lookup(cls, "generate_vmap_rule", generates)
+    return generates is True and cls.vmap is torch.autograd.Function.vmap  # type: ignore[attr-defined]
 
 
 class _Application:
@@ -218,6 +256,7 @@ class _Application:
         if in_list:  # is no tensor to autograd, which does not look into it
             self.records = False
         computed: list[Value] = [value for value in outputs if isinstance(value, GraphValue)]
+        transformed = in_transform(tr)
         carried: list[Node] = []
         gradients: list[Value] = []
         backward_graph, once = None, False
@@ -237,6 +276,7 @@ class _Application:
             gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
             materialize=self.ctx.materialize,
             once=once,
+            carried=self._known(forward, carried, computed, once) if transformed else None,
         )
         fresh = self._emit(forward, forward_graph, backward_graph, layout)
         rebind(left, fresh[len(computed) :])
@@ -249,6 +289,18 @@ class _Application:
                 [old if _is_outside(forward, old) else new for old, new in zip(outputs, values, strict=True)]
             )
         return TupleValue(values) if isinstance(result, TupleValue) else values[0]
+
+    def _known(self, forward: Region, carried: list[Node], computed: list[Value], once: bool) -> tuple[int, ...]:
+        """In a transform: the place of each tensor that backward uses among the arguments and results.
+
+        A transform follows those through its levels, and no others.
+        """
+        tensors = _nodes(self.args)
+        known = [*tensors, *_nodes(computed)]
+        apart = self._is_default("setup_context") or once or not self.ctx.materialize
+        if apart or any(node not in tensors for node in forward.captures) or any(node not in known for node in carried):
+            raise GraphBreak(breaks.REGION, f"autograd.Function {self.cls.__qualname__} inside a function transform")
+        return tuple(map(known.index, carried))
 
     def _refuse_hidden_writes(self, forward: Region) -> None:
         """Break at a write that autograd must not see, and does where a compiler has made a graph of it."""

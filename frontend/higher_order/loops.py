@@ -79,9 +79,10 @@ def _over(tr: Tracer, name: str, xs: Value, dim: int) -> tuple[list[TensorValue]
     """The tensors that are taken apart, their structure, and how many steps that makes."""
     leaves, structure = flatten(tr, xs)
     tensors = [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
-    sizes = {leaf.example.shape[dim] for leaf in tensors if -leaf.example.dim() <= dim < leaf.example.dim()}
+    # Steps are written out, so their number is a constant.
+    sizes = {int(leaf.example.shape[dim]) for leaf in tensors if -leaf.example.dim() <= dim < leaf.example.dim()}
     steps = next(iter(sizes), 0)
-    if len(tensors) != len(leaves) or len(sizes) != 1 or type(steps) is not int or not 0 < steps <= _MOST_STEPS:
+    if len(tensors) != len(leaves) or len(sizes) != 1 or not 0 < steps <= _MOST_STEPS:
         raise GraphBreak(breaks.REGION, f"{name} over other than tensors with 1 to {_MOST_STEPS} elements each")
     return tensors, structure, steps
 

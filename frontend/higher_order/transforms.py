@@ -248,13 +248,22 @@ def _refilled(values: list[Value], fresh: list[Value]) -> list[Value]:
 
 
 def _with_aux(tr: Tracer, result: Value, has_aux: bool) -> tuple[Value, list[Value], Any]:
-    """What is differentiated, and the leaves and structure of what a function returns beside it."""
+    """What is differentiated, and the leaves and structure of what a function returns beside it.
+
+    Raises:
+        Raised: some of that is no tensor, which functorch refuses.
+    """
     if not has_aux:
         return result, [], None
     if not isinstance(result, TupleValue) or len(result.items(tr)) != 2:
         raise GraphBreak(breaks.REGION, "has_aux=True, but the function does not return a pair")
     main, aux = result.items(tr)
-    return main, *flatten(tr, aux)
+    leaves, structure = flatten(tr, aux)
+    for leaf in leaves:
+        if not isinstance(leaf, TensorValue):
+            words = f"Expected tensors, got unsupported type {leaf.pytype()}"
+            raise Raised(tr.make_exception(RuntimeError, words))
+    return main, leaves, structure
 
 
 def _apply_vmap(tr: Tracer, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:

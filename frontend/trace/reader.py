@@ -55,6 +55,7 @@ from ..values.containers.sets import wrap_set
 from ..values.contexts import wrap_context
 from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
+from ..values.facets.context_variables import ContextVariableValue
 from ..values.facets.supers import wrap_super
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.meshes import class_value, wrap_distributed
@@ -239,7 +240,10 @@ class Reader(Namespaces):
         if classify.is_operator_object(obj):
             self._identity(obj, source)
             return classify.operator_value(obj, source)
-        if isinstance(obj, (_WEAK_TYPES, contextvars.ContextVar)):
+        if cls is contextvars.ContextVar:
+            self._identity(obj, source)
+            return ContextVariableValue(obj, source)
+        if isinstance(obj, _WEAK_TYPES):
             raise GraphBreak(
                 breaks.OPERATION,
                 f"a {cls.__name__} from outside the compiled function ({source.words() if source else '?'})",

@@ -35,7 +35,7 @@ from .desugar import desugared
 from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
 from .subclasses import RefusesDraws, made_by_operator, refuse_writes
 from .tracer import OpenRegion
-from .with_numbers import with_numbers
+from .with_numbers import stacked, with_numbers
 
 MODULES = "torchmux_modules"  # in a node's meta: the paths of the modules whose calls it is in, outermost first
 USER_STACK = "torchmux_user_stack"  # in a node's meta: ((file, line, function), ...), innermost first
@@ -188,6 +188,8 @@ class GraphRecorder(SymbolicNumbers):
         if target in _DTYPE_OF_DATA and args and isinstance(args[0], ArrayValue) and not self.guards.devices:
             if kwargs.keys() <= {"dtype"} and len(args) == 1:
                 return tensor_of(self, args[0], copy=target is torch.tensor, dtype=kwargs.get("dtype"))
+        if target in _DTYPE_OF_DATA and args and (found := stacked(self, target, args, kwargs)) is not None:
+            return found
         if target in _DTYPE_OF_DATA and any(map(_holds_numpy, (*args, *kwargs.values()))):
             raise GraphBreak(breaks.OPERATION, f"{_operator_name(target)} of a NumPy number, whose dtype it takes")
         self._numpy_numbers = False

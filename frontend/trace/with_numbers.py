@@ -1,10 +1,13 @@
 """Records operators that take a number which the graph reads from a tensor (``values.scalars.ReadNumber``).
 
+They may also be data for a new tensor.
+
 Whatever is not known here ends the graph.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
@@ -98,3 +101,59 @@ def _list_of_numbers(tr: Tracer, value: Value) -> ListValue | None:
     if not any(isinstance(item, ReadNumber) for item in items) or not all(map(_is_number, items)):
         return None
     return ListValue(list(map(_carrier, items)))
+
+
+# --- numbers of tensors among data ------------------------------------------------------------------------------------
+
+
+def stacked(tr: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """``torch.tensor([x.sum(), 2.0])`` and its relatives, stacked of the parts; eager reads their numbers one by one.
+
+    None where the data holds no tensors, or is not understood.
+    """
+    data = args[-1]
+    if not isinstance(data, (ListValue, TupleValue)) or kwargs.keys() - {"dtype"} or tr.region is not None:
+        return None
+    leaves: list[Value] = []
+    shape = _shape(tr, data, leaves)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
+    if shape is None or not tensors or not all(map(_is_part, leaves)):
+        return None
+    inferred = functools.reduce(torch.promote_types, map(_dtype, leaves))
+    asked = kwargs["dtype"].const(tr) if "dtype" in kwargs else None
+    if target == "new_tensor" and asked is None:
+        asked = args[0].example.dtype  # type: ignore[attr-defined]
+    if asked is not None and asked is not inferred and not asked.is_floating_point:
+        return None  # eager checks each number for its range
+    dtype = ConstValue(asked or inferred)
+    parts = []
+    for leaf in leaves:
+        if isinstance(leaf, TensorValue):
+            plain = tr.emit("call_method", "detach", [leaf], {})
+            parts.append(tr.emit("call_method", "to", [plain, dtype], {}))
+        else:
+            parts.append(tr.emit("call_function", torch.tensor, [leaf], {"dtype": dtype}))
+    row = tr.emit("call_function", torch.stack, [ListValue(parts)], {})
+    return tr.emit("call_method", "reshape", [row, TupleValue([*map(ConstValue, shape)])], {})
+
+
+def _shape(tr: Tracer, data: Value, leaves: list[Value]) -> tuple[int, ...] | None:
+    """The sizes of nested lists, whose innermost elements are added to ``leaves``; None if they differ."""
+    if not isinstance(data, (ListValue, TupleValue)):
+        leaves.append(data)
+        return ()
+    shapes = {_shape(tr, item, leaves) for item in data.items(tr)}
+    first = shapes.pop() if len(shapes) == 1 else None
+    return None if first is None else (len(data.items(tr)), *first)
+
+
+def _is_part(leaf: Value) -> bool:
+    if isinstance(leaf, TensorValue):
+        return leaf.example.dim() == 0 and leaf.example.device.type == "cpu"
+    return isinstance(leaf, (ConstValue, SymValue)) and leaf.pytype() in (bool, int, float)
+
+
+def _dtype(leaf: Value) -> torch.dtype:
+    if isinstance(leaf, TensorValue):
+        return leaf.example.dtype
+    return {bool: torch.bool, int: torch.int64}.get(leaf.pytype()) or torch.get_default_dtype()

@@ -297,7 +297,7 @@ class ClassValue(RealValue):
     def make(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """``type.__call__``: allocate, then initialize."""
         cls = self.obj
-        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        if issubclass(cls, tuple) and tr.is_plain_namedtuple(cls):
             return self._namedtuple(tr, args, kwargs)
         if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
             raise GraphBreak(OPERATION, f"creating a {cls.__qualname__} in the compiled function")
@@ -331,8 +331,6 @@ class ClassValue(RealValue):
 
     def _namedtuple(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cls = self.obj
-        if not tr.is_plain_namedtuple(cls):
-            raise GraphBreak(OPERATION, f"creating a {cls.__qualname__}, which has methods of tuples of its own")
         new = tr.static_lookup(cls, "__new__")
         new = new.__func__ if isinstance(new, staticmethod) else new
         if new.__code__.co_filename.startswith("<string>") or new.__code__.co_filename.startswith("<collections"):

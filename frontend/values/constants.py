@@ -17,7 +17,7 @@ from torchmux import torch_internals as ti
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Attr, Const, NumpyItem, Source
-from ..trace.enumerations import ask_member
+from ..trace.enumerations import ask_class, ask_member
 from .base import GraphValue, Raised, Value
 
 if TYPE_CHECKING:
@@ -149,8 +149,10 @@ class ConstValue(Value):
     def iter(self, tr: Tracer) -> Value:
         from .containers.iteration import SequenceIterator
 
-        ask_member(tr, self.value, "__iter__")
-        if not isinstance(self.value, (str, bytes)):
+        ask_member(tr, self.value, "__iter__", "_iter_member_")
+        if isinstance(self.value, enum.Flag):
+            ask_class(tr, type(self.value), "__iter__")  # which members there are
+        elif not isinstance(self.value, (str, bytes)):
             raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))
         return SequenceIterator([ConstValue(c) for c in self.value])
 

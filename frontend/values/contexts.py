@@ -227,6 +227,10 @@ class AutocastValue(ContextValue):
         if self.entered:
             _exit_autocast(self.entered.pop()[1])
 
+    def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """As a decorator: the same Python function that torch returns."""
+        return tr.lift(torch.amp.autocast_mode.autocast_decorator).call(tr, [self, *args], kwargs)
+
     def rebuild(self, out: FrameWriter) -> str:
         device, dtype, enabled, cache = self.arguments
         dtype_text = "None" if dtype is None else out.names.const(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,13 @@ from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..guards.sources import Attr, Const, Descriptor
 from .base import MISSING, Raised, Value
 from .builtin_methods import BuiltinMethodValue
+from .constants import ConstValue
 
 if TYPE_CHECKING:
     from ..guards.sources import Source
     from ..trace.tracer import FrameWriter, Tracer
 
+_FIELD = type(vars(collections.namedtuple("_Example", "field"))["field"])  # what a named tuple has for a field
 SLOT_WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
 
@@ -105,6 +108,10 @@ def bind_class_attribute(
         if isinstance(raw, types.BuiltinFunctionType):
             return tr.wrap(raw, None)
         return BuiltinMethodValue(owner, raw.__objclass__, raw.__name__)
+    if isinstance(raw, _FIELD) and issubclass(owner.pytype(), tuple):  # C reads the tuple, whatever its class defines
+        storage = owner.storage(tr)  # type: ignore[attr-defined]
+        if storage is not None:
+            return storage.getitem(tr, ConstValue(raw.__reduce__()[1][0]))
     if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType)):
         raise GraphBreak(OPERATION, f"attribute {name!r} of {owner.describe()}")
     getter = tr.static_lookup(type(raw), "__get__")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..breaks import TENSOR_TO_PYTHON, GraphBreak
+from ..breaks import OPERATION, TENSOR_TO_PYTHON, GraphBreak
 from ..capture.attempts import TextNeeded
 from .base import Value
 from .containers.mappings import DictValue
 from .containers.sequences import SequenceValue, TupleValue
-from .containers.sets import SetValue
+from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -45,25 +45,45 @@ def has_data(parts: list[Value]) -> bool:
     return any(isinstance(part, DataText) for part in parts)
 
 
-def text_arg(tr: Tracer, value: Value) -> Any:
-    """The object whose text is wanted; containers of constants count."""
+def text_arg(tr: Tracer, value: Value, around: tuple[Value, ...] = ()) -> Any:
+    """The object whose text is wanted, or one with the same text; ``around`` are the containers that it is in."""
     real = value.real()
     if isinstance(real, (type, types.FunctionType, types.ModuleType, enum.Enum)):
         if isinstance(real, (type, enum.Enum)):
             tr.guard_text(real, repr, repr(real), "prints as before")
             tr.guard_text(real, str, str(real), "prints as before")
         return real
-    if isinstance(value, (SequenceValue, DictValue, SetValue)) and value.pytype() in (
-        list,
-        tuple,
-        dict,
-        set,
-        torch.Size,
-    ):
-        if value.pytype() is torch.Size:
-            return torch.Size(value.const(tr))
-        return value.const(tr)
+    if isinstance(value, TupleValue) and value.pytype() is torch.Size:
+        return torch.Size(value.const(tr))
+    if isinstance(value, (SequenceValue, DictValue)) and value.pytype() in (list, tuple, dict):
+        return _contents(tr, value, around)
     return value.const(tr)
+
+
+class _Printed:
+    """An object of the program's, in a container whose text is wanted: its own ``__repr__`` has been traced."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _contents(tr: Tracer, value: SequenceValue | DictValue, around: tuple[Value, ...]) -> Any:
+    """A container that has the text of ``value``, whose items may be objects of the program's."""
+    if any(value is each for each in around):
+        raise GraphBreak(OPERATION, "the text of a container that contains itself")
+    around = (*around, value)
+
+    def shown(item: Value) -> Any:
+        if isinstance(item, ObjectValue) and item.special(tr, "__repr__") is not None:
+            return _Printed(tr.convert(item, "r").const(tr))
+        return text_arg(tr, item, around)
+
+    if isinstance(value, DictValue):
+        return dict(zip(map(shown, value.keys(tr)), map(shown, value.values(tr)), strict=True))
+    return value.pytype()(map(shown, value.items(tr)))
 
 
 def format_args(tr: Tracer, value: Value) -> Any:

@@ -16,6 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from .. import collectives
+from .overlap import Sharing
 from .partition import Part, Partition
 from .promises import Promise, keeper, layout_keeper, promise_of, read_by_address
 
@@ -27,7 +28,7 @@ class Built:
     gm: GraphModule
     split: Partition
     compiled: Mapping[int, Callable[..., Any]]
-    shares: list[int] | None = None  # it writes to inputs, which must share memory like this (``runtime.sharing``)
+    shares: Sharing | None = None  # it writes to inputs, which must share memory like this
 
 
 def extract(part: Part, gm: GraphModule) -> GraphModule:

@@ -24,7 +24,7 @@ from torchmux.stages import collecting, stage
 
 from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
-from . import aliasing, aot, lines
+from . import aliasing, aot, lines, overlap
 from .assemble import Built, assemble
 from .autocast import regions
 from .derivatives import eager_with_tangents
@@ -32,7 +32,7 @@ from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
-from .runtime import Compiled, WithoutAutocast, eager_when_overlap_differs, noting_calls, sharing
+from .runtime import Compiled, WithoutAutocast, eager_when_overlap_differs, noting_calls
 
 _CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
 
@@ -239,7 +239,9 @@ class _Work:
     def _note_built(
         self, keep: Keep | None, writes: bool, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
     ) -> None:
-        self.built = Built(gm, split, dict(compiled), sharing(self.example_inputs) if writes else None)
+        self.built = Built(
+            gm, split, dict(compiled), overlap.Sharing.of(self.gm, self.example_inputs) if writes else None
+        )
         if keep is not None:
             keep(gm, split, compiled)
 

@@ -17,6 +17,7 @@ from torchmux.registry.errors import FallbackRefused
 from torchmux.registry.report import CallsInTorch, GraphReport
 
 from .assemble import Built
+from .overlap import PLAIN, Sharing
 
 log = logging.getLogger("torchmux.fallback")
 
@@ -59,8 +60,6 @@ class WithoutAutocast:
         return self.run(*args)
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-
 _noting: ContextVar[list[CallsInTorch] | None] = ContextVar("noting", default=None)
 
 
@@ -94,24 +93,8 @@ def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequ
     return call
 
 
-def sharing(args: Sequence[Any]) -> list[int]:
-    """Like :func:`aliasing.sharing`, for real tensors and in a fifth of the time; empty tensors share with no other.
-
-    A tensor that consists of others shares memory where those do.
-    """
-    if any(isinstance(value, torch.Tensor) and type(value) not in _PLAIN for value in args):
-        args = [part for value in args for part in internals.parts_of(value)]
-    first: dict[int, int] = {}
-    answer = []
-    for position, value in enumerate(args):
-        if isinstance(value, torch.Tensor):
-            address = value.untyped_storage().data_ptr()
-            answer.append(first.setdefault(address, position) if address else position)
-    return answer
-
-
 def eager_when_overlap_differs(
-    run: Callable[..., Sequence[Any]], captured: Any, example_inputs: Sequence[Any], *, strict: bool
+    run: Callable[..., Sequence[Any]], captured: GraphModule, example_inputs: Sequence[Any], *, strict: bool
 ) -> Callable[..., Sequence[Any]]:
     """Guard code that writes to its inputs: it holds only for inputs that overlap as they did when it was compiled.
 
@@ -120,9 +103,9 @@ def eager_when_overlap_differs(
     Raises:
         FallbackRefused: on such a call, if ``strict``.
     """
-    expected = sharing(example_inputs)
     positions = [at for at, value in enumerate(example_inputs) if isinstance(value, torch.Tensor)]
-    apart = len(set(expected)) == len(positions) and all(type(example_inputs[at]) in _PLAIN for at in positions)
+    expected = Sharing.of(captured, example_inputs)
+    apart = len(set(expected.first)) == len(positions) and all(type(example_inputs[at]) in PLAIN for at in positions)
     if apart and len(positions) == 1:
         return run
     only_tensors = len(positions) == len(example_inputs)
@@ -134,7 +117,7 @@ def eager_when_overlap_differs(
             tensors = args if only_tensors else [args[at] for at in positions]
             if len(set(map(_address_of, map(_storage_of, tensors)))) == len(positions):
                 return run(*args)  # no two share memory, which is found in half the time
-        return run(*args) if sharing(args) == expected else otherwise(*args)
+        return run(*args) if expected.holds(args) else otherwise(*args)
 
     return call
 

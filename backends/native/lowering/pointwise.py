@@ -13,7 +13,7 @@ from .. import faults
 from ..ir import operations as ops, ranges
 from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
-from ..ir.values import Value
+from ..ir.values import Value, scalar
 from .registry import Context, aten, combine, elementwise, lowers
 
 
@@ -532,8 +532,8 @@ def _lerp(ctx: Context, a: Value, b: Value, weight: Any) -> Value:
 
 
 @lowers(aten._to_copy.default)
-def _to_copy(ctx: Context, a: Value, **options: Any) -> Value:
-    return converted(a, ctx.dtype)
+def _to_copy(ctx: Context, a: Value | float, **options: Any) -> Value:
+    return converted(a, ctx.dtype) if isinstance(a, Value) else scalar(a, ctx.dtype)  # vmap converts numbers
 
 
 @lowers(aten.to.dtype, torch.ops.prims.convert_element_type.default)

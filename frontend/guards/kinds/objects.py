@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..closed import kind
 from ..sources import Source, attribute_of
-from ..stable_objects import StableObjects
+from ..stable_objects import OPEN, StableObjects
 from .guard import Guard, always_checked, short
 
 if TYPE_CHECKING:
@@ -101,6 +101,19 @@ class NoAttribute(Guard):
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
         return isinstance(value, type) and objects.notes_class(value)
+
+
+@kind
+class NotInContext(Guard):
+    """A context variable is not set in this context."""
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{value}.get({out.const(OPEN)}) is {out.const(OPEN)}"
+
+    def words(self) -> str:
+        return "is not set"
+
+    is_watched = always_checked
 
 
 @kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextvars
 import dataclasses
 import itertools
 import math
@@ -66,6 +67,7 @@ from torchmux.frontend.guards.kinds.objects import (
     Is,
     NoAttribute,
     NoOwnAttribute,
+    NotInContext,
     NotInDict,
     SameObject,
     SlotIsEmpty,
@@ -153,6 +155,8 @@ LEAF = torch.ones(2, requires_grad=True)
 PAIR, WIDE = (types.SimpleNamespace(__tensor_flatten__=lambda n=n: (["a", "b"], n)) for n in (1, 2))
 EVEN = types.SimpleNamespace(__metadata_guard__=lambda mine, other: (mine - other) % 2 == 0)
 LINE = np.arange(3)
+SET = contextvars.ContextVar("set")
+SET.set(1)
 
 EXAMPLES = [
     (TypeIs(x, int), 3, True, "type(x) is _c0", "has type int"),
@@ -161,6 +165,7 @@ EXAMPLES = [
     (SameObject(Item(x, 0), Item(x, 1)), (A, A), (A, B), "v1 is v2", "is x[1]"),
     (AttributeIs(x, "limit", len), Base, Other, "x.limit is _c0", "has the same limit"),
     (NoAttribute(x, "extra"), Base, Other, "not hasattr(x, 'extra')", "has no extra"),
+    (NotInContext(x), contextvars.ContextVar("unset"), SET, "x.get(_c0) is _c0", "is not set"),
     (NotInDict(x, "a", "attribute "), {}, {"a": 1}, "'a' not in x", "has no attribute a"),
     (NoOwnAttribute(x, "a"), Base(), types.SimpleNamespace(a=1), "'a' not in x.__dict__", "has no attribute a"),
     (SlotIsEmpty(x, Slotted.value, "value"), Slotted(), _set_slot(), "not _c1(_c0, x)", "has no attribute value"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 import gc
@@ -31,6 +32,7 @@ from torchmux.frontend.guards.sources import (
     Element,
     Elements,
     Global,
+    InContext,
     Item,
     ItemOf,
     IteratedDict,
@@ -110,6 +112,7 @@ EXAMPLES = [
     (NumpyItem(x), np.int64(3), 3, "x.item()"),
     (Referent(x), weakref.ref(KEPT), KEPT, "x()"),
     (IteratorArguments(x), iter([1, 2]), ([1, 2],), "x"),
+    (InContext(x, True), contextvars.ContextVar("own", default=3), 3, "x.get()"),
     (IteratedDict(x), iter(NUMBERS), NUMBERS, "dictionary of x"),
 ]
 

@@ -78,3 +78,13 @@ def test_what_eager_refuses_is_left_to_it(function):
             outcomes.append(type(error))
     assert outcomes[0] == outcomes[1]
     assert torchmux.report(compiled).break_count
+
+
+@pytest.mark.parametrize("function", [mapped, scanned])
+def test_the_number_of_steps_is_a_constant(function):
+    compiled = torchmux.compile(function, backend="eager")
+    for steps in (3, 5, 4, 5):
+        x, w = torch.randn(steps, 4), torch.randn(4)
+        torch.testing.assert_close(compiled(x, w), function(x, w))
+    report = torchmux.report(compiled)
+    assert (report.graph_count, report.breaks) == (3, [])

@@ -444,3 +444,16 @@ def test_under_other_backends(other, function):
     compiled = torchmux.compile(function, backend=other)
     with torch.no_grad():
         torch.testing.assert_close(compiled(matrix()), function(matrix()))
+
+
+@pytest.mark.parametrize("aux", [1, None, "text", {"n": (2.0,)}])
+def test_what_is_returned_beside_the_result_are_tensors(aux):
+    def differentiated(x):
+        return grad(lambda a: (total(a), aux), has_aux=True)(x)
+
+    x = torch.randn(3)
+    with pytest.raises(RuntimeError) as expected:
+        differentiated(x)
+    with pytest.raises(RuntimeError) as found:
+        torchmux.compile(differentiated, backend="eager")(x)
+    assert str(found.value) == str(expected.value)

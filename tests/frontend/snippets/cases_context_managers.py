@@ -249,3 +249,12 @@ def case_contextmanager_as_decorator(x):
         return t + 1
 
     return work(x), log
+
+
+@case(one_graph=True)
+def case_autocast_as_decorator(x):
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def product(a):
+        return a @ a.T, torch.is_autocast_enabled("cpu")
+
+    return product(x), product(x)[0].dtype, torch.is_autocast_enabled("cpu"), product.__name__

@@ -401,3 +401,54 @@ def case_type_hints_of_a_class(x):
 @case(inputs=lambda: (tensor(), 2, 10))
 def case_integer_enumeration_and_arguments(x, n, m):
     return x * m, m == Level.HIGH, m != Level(m), n + Level.LOW, n < Level.HIGH, Level.HIGH == n, m in (Level.HIGH,)
+
+
+class Vector(NamedTuple):
+    x: torch.Tensor
+    y: float = 1.5
+
+    @property
+    def norm(self):
+        return (self.x**2).sum() + self.y
+
+    def __add__(self, other):
+        return Vector(self.x + other.x, self.y + other.y)
+
+    def __getitem__(self, index):
+        return ("own", tuple.__getitem__(self, index))
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), Vector(tensor(), 2.0)))
+def case_named_tuple_with_operators(x, given):
+    made = Vector(x) + given._replace(x=x)
+    first, second = made
+    return first, second, made.norm, given.norm, made[1], made._asdict(), isinstance(made, tuple), len(made)
+
+
+@dataclass
+class Tree:
+    name: str
+    parts: list = field(default_factory=list)
+
+
+@dataclass
+class Link:
+    next: Any = None
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), [Tree("a", [Tree("b")]), Tree("c")]))
+def case_texts_of_dataclasses(x, trees):
+    link = Link()
+    link.next = link
+    return x + 1, [str(tree) for tree in trees], f"{trees[0]!r}", repr(link), str({"tree": (trees[1], "text", 2.0)})
+
+
+class Access(enum.Flag):
+    READ = enum.auto()
+    WRITE = enum.auto()
+    BOTH = READ | WRITE
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), Access.BOTH))
+def case_members_of_flags(x, access):
+    return x * len(access), [each.name for each in access], [*(access & ~Access.READ)], list(Access(0))

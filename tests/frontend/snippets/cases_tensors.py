@@ -317,3 +317,17 @@ def case_save_result_of_in_place_chain(x):
     y = x.exp()
     z = y.sub_(1)
     return z is y, y
+
+
+@case(one_graph=True)
+def case_data_that_holds_tensors(x):
+    count = x.shape[0]
+    return (
+        torch.tensor([x[0, 0], 2.0]),
+        torch.tensor([[x.sum()], [count]]),
+        torch.tensor((x[0, 0].int(), count, True)),
+        torch.tensor([x[0, 0].double(), 1], dtype=torch.float16),
+        torch.as_tensor([x[0, 0] > 0, False]),
+        x.double().new_tensor([x[0, 0], 1]),
+        torch.tensor([x[0, 0]]).requires_grad,
+    )

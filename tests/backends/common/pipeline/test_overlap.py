@@ -125,3 +125,34 @@ def test_what_overlaps():
     assert not any(map(is_overlapping, (base, base.t(), base[::2, 1::3], base[:, None], torch.zeros(0).expand(3, 0))))
     windows = base.as_strided((3, 3), (1, 1)), base.as_strided((2, 2), (3, 0)), base.as_strided((3, 4), (3, 1))
     assert all(map(is_overlapping, windows))
+
+
+def writes_to_both(base, part, x):
+    base += x
+    part.mul_(2)
+    return part + 0, base.sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native", "inductor"])
+def test_inputs_that_share_memory_in_another_place(backend):
+    compiled = torchmux.compile(writes_to_both, backend=backend)
+    for begin in (0, 2, 1, None):
+        outcomes = []
+        for run in (writes_to_both, compiled):
+            base = torch.arange(4.0)
+            part = torch.ones(2) if begin is None else base[begin : begin + 2]
+            outcomes.append((run(base, part, torch.ones(4)), base, part))
+        torch.testing.assert_close(outcomes[1], outcomes[0], rtol=0, atol=0)
+
+
+def test_where_inputs_that_are_only_read_share_memory_does_not_matter(caplog):
+    def step(cache, rows, columns):
+        cache += 1
+        return rows + columns + cache
+
+    compiled = torchmux.compile(step, backend="native", dynamic=False)
+    table = torch.arange(8.0)
+    for begin in (0, 2, 4):
+        rows, columns = table[begin : begin + 2], table[begin + 2 : begin + 4]
+        assert torch.equal(compiled(torch.zeros(2), rows, columns), rows + columns + 1)
+    assert "overlap in memory" not in caplog.text
