@@ -147,7 +147,7 @@ _OFTEN = 4
 
 
 def _is_worth_a_pass(value: Value, times: Index) -> bool:
-    """Whether a value is computed once, rather than so many times: functions are, and what data choose if it is often."""
+    """Whether a value is computed once, not so many times: a function is, and what data choose if it is often."""
     node = value.at(value.variables())
     if node.cost >= ONCE_COST:
         return True
