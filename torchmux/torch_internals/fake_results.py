@@ -281,7 +281,7 @@ _TRIED = frozenset(
 def _has_dimension_of_one(result: Any) -> bool:
     """Whether a result of known sizes, or the first of several, has a stride that no element depends on."""
     first = result[0] if isinstance(result, tuple) and result else result
-    return isinstance(first, torch.Tensor) and first.dim() > 1 and 1 in first.shape and _is_known(first)
+    return isinstance(first, torch.Tensor) and first.dim() > 1 and _is_known(first) and 1 in first.shape
 
 
 def _with_real_strides(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
@@ -298,7 +298,10 @@ def _with_real_strides(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[s
             return result
         with mode:
             return source.as_strided(result.shape, strides)
-    given = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+    leaves = tree_leaves((args, kwargs))
+    if any(isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)) for a in leaves):
+        return result  # a trial would make a constant of it
+    given = [a for a in leaves if isinstance(a, torch.Tensor)]
     first = result[0] if isinstance(result, tuple) else result
     elementwise = torch.Tag.pointwise in func.tags and func.namespace == "aten" and not func._schema.is_mutable
     tried = (elementwise and not first._is_view()) or func in _TRIED
