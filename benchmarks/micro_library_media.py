@@ -151,7 +151,12 @@ infer(
 )
 infer("media/rot90", lambda x: x.rot90(1, (-2, -1)) * 0.5, T(2, 3, 48, 48))
 infer("media/rot90-u8", lambda x: x.rot90(3, (-2, -1)).contiguous(), T(3, 64, 64, dtype=u8))
-infer("media/gamma-f16", lambda x: (x.clamp(0, 1) ** 2.2 * 255).round().to(u8), T(3, 64, 64, dtype=f16))
+infer(
+    "media/gamma-f16",
+    lambda x: (x.clamp(0, 1) ** 2.2 * 255).round().to(u8),
+    T(3, 64, 64, dtype=f16),
+    tolerance=4e-3,  # powers of half precision differ by a unit from eager's, which may be a step of 255
+)
 infer("media/nhwc-u8-from-float", lambda x: (x.permute(0, 2, 3, 1) * 255).clamp(0, 255).to(u8), T(2, 3, 48, 48))
 infer("media/video-mean", lambda x: x.float().mean((1, 3, 4)), T(2, 8, 3, 24, 24, dtype=u8))
 infer(

@@ -471,7 +471,7 @@ module(
 )
 module(
     "learning/dcgan-up",
-    lambda: nn.Sequential(nn.ConvTranspose2d(32, 16, 4, 2, 1), nn.BatchNorm2d(16), nn.ReLU()),
+    lambda: nn.Sequential(nn.ConvTranspose2d(32, 16, 4, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()),
     T(4, 32, 8, 8),
     training=True,
 )

@@ -136,3 +136,25 @@ def test_dtypes_of_real_kernels() -> None:
         x, weight = torch.ones(4, 3, dtype=torch.bfloat16), torch.ones(3)
         results = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, weight, True, 0.1, 1e-5)
     assert [result.dtype for result in results] == [torch.bfloat16, torch.float32, torch.float32]
+
+
+def test_strides_of_dimensions_of_one_element() -> None:
+    """They are the real operator's, which in torch's fakes they are not: of views, elementwise, of images."""
+    mode = ti.correct(ti.fake_tensor_mode(symbolic=False))
+    gray = torch.ones(2, 1, 4, 5).to(memory_format=torch.channels_last)
+    turned = torch.ones(2).as_strided((2, 1, 1), (1, 1, 2))
+    folded = torch.ones(256).as_strided((1, 8, 32, 1), (32, 32, 1, 32))
+    for function, given in (
+        (lambda x: x.relu(), gray),
+        (lambda x: torch.nn.functional.interpolate(x, scale_factor=2), gray),
+        (lambda x: torch.nn.functional.layer_norm(x, (1, 4, 5)), gray),
+        (lambda x: torch.nn.functional.batch_norm(x, torch.ones(1), torch.ones(1)), gray),
+        (lambda x: x.transpose(2, 3).flip(3), gray),
+        (lambda x: x + 1, turned),
+        (lambda x: x.int() // x.int(), turned),
+        (lambda x: x.view(1, 8, 32), folded),
+        (lambda x: x.reshape(1, 8, 32), folded),
+    ):
+        with mode:
+            found = function(mode.from_tensor(given))
+        assert found.stride() == function(given).stride()

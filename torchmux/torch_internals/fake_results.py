@@ -59,7 +59,11 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
         with mode:
             return torch.empty_like(result, dtype=args[0].dtype)
     if func in BATCH_NORMS:
-        return _in_usual_layout(mode, result)
+        result = _in_usual_layout(mode, result)
+    if _has_dimension_of_one(result):
+        made = _with_real_strides(mode, func, args, kwargs or {}, result)
+        if made is not result:
+            return made
     layout = LAYOUTS.get(func)
     if layout is not None:
         return _in_layout(mode, args, result, layout)
@@ -245,6 +249,100 @@ RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
     _aten._native_batch_norm_legit_functional.default: _with_running(3),
     _aten._batch_norm_with_update_functional.default: _with_running(4),
 }
+
+# --- strides of dimensions of one element ----------------------------------------------------------------------------
+
+# No element depends on such a stride, so torch's formulas take any.  A program sees it in ``stride()``, and so do the
+# operators that get the result.  The strides of a view are those that C++ finds without memory.  Those of operators on
+# all elements and of images depend on their kernels, which therefore run once, on ones.
+
+_VIEWS = frozenset((_aten.view.default, _aten._unsafe_view.default))
+_TRIED = frozenset(
+    getattr(getattr(_aten, name), overload)
+    for name, overload in (
+        ("flip", "default"),
+        ("native_layer_norm", "default"),
+        ("native_group_norm", "default"),
+        ("native_batch_norm", "default"),
+        ("_native_batch_norm_legit", "default"),
+        ("_native_batch_norm_legit", "no_stats"),
+        ("_native_batch_norm_legit_no_training", "default"),
+        ("_native_batch_norm_legit_functional", "default"),
+        ("upsample_nearest2d", "default"),
+        ("upsample_nearest2d", "vec"),
+        ("_upsample_nearest_exact2d", "default"),
+        ("_upsample_nearest_exact2d", "vec"),
+        ("upsample_bilinear2d", "default"),
+        ("upsample_bilinear2d", "vec"),
+    )
+)
+
+
+def _has_dimension_of_one(result: Any) -> bool:
+    """Whether a result of known sizes, or the first of several, has a stride that no element depends on."""
+    first = result[0] if isinstance(result, tuple) and result else result
+    return isinstance(first, torch.Tensor) and first.dim() > 1 and _is_known(first) and 1 in first.shape
+
+
+def _with_real_strides(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
+    """``result`` of an operator on fake tensors of ``mode``; it, or the first of several, with the real strides."""
+    from torch.utils._mode_utils import no_dispatch
+
+    if func in _VIEWS:
+        source = args[0]
+        if not _is_known(source):
+            return result
+        with no_dispatch(), below_autograd():
+            strides = torch.empty_strided(source.shape, source.stride(), device="meta").view(result.shape).stride()
+        if strides == result.stride():
+            return result
+        with mode:
+            return source.as_strided(result.shape, strides)
+    leaves = tree_leaves((args, kwargs))
+    if any(isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)) for a in leaves):
+        return result  # a trial would make a constant of it
+    given = [a for a in leaves if isinstance(a, torch.Tensor)]
+    first = result[0] if isinstance(result, tuple) else result
+    elementwise = torch.Tag.pointwise in func.tags and func.namespace == "aten" and not func._schema.is_mutable
+    tried = (elementwise and not first._is_view()) or func in _TRIED
+    if not tried or not all(map(_can_be_tried, given)) or all(map(_is_contiguous, given)):
+        return result
+    try:
+        with no_dispatch(), below_autograd():
+            real = func(*tree_map(_ones, tuple(args)), **tree_map(_ones, kwargs))
+    except (RuntimeError, TypeError):  # as the program's own will
+        return result
+    strides = (real[0] if isinstance(real, tuple) else real).stride()
+    if strides == first.stride():
+        return result
+    with mode:
+        made = torch.empty_strided(first.shape, strides, dtype=first.dtype, device=first.device)
+    return (made, *result[1:]) if isinstance(result, tuple) else made
+
+
+def _is_known(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and all(type(n) is int for n in (*tensor.shape, *tensor.stride()))
+
+
+def _can_be_tried(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and _is_known(tensor) and tensor.numel() <= _LARGEST
+
+
+def _is_contiguous(tensor: torch.Tensor) -> bool:
+    """Whether all strides are those of a new tensor."""
+    expected = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if stride != expected:
+            return False
+        expected *= max(size, 1)
+    return True
+
+
+def _ones(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).fill_(1)
+
 
 # --- what real operators refuse ---------------------------------------------------------------------------------------
 

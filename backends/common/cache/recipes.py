@@ -59,7 +59,8 @@ def recipe_key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileR
 
 
 def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
-    text: list[str] = [sources_digest(Path(__file__).parents[2]), settings(), repr(sorted(logs.enabled()))]
+    sources = map(sources_digest, (Path(__file__).parents[2], Path(internals.__file__).parent))
+    text: list[str] = [*sources, settings(), repr(sorted(logs.enabled()))]
     asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
     text.append(repr(asked))
     return text_key("recipe", *text, *described_graph(gm, example_inputs))

@@ -134,13 +134,25 @@ def _keep_repeated(ctx: Context, operands: Sequence[Value]) -> None:
         own = (*(1 for _ in range(len(sizes) - value.rank)), *value.sizes)
         varies = [d for d, extent in enumerate(own) if not (type(extent) is int and extent == 1)]
         repeats = [d for d, extent in enumerate(sizes) if d not in varies and not (type(extent) is int and extent <= 1)]
-        if not varies or not repeats or value.at(value.variables()).cost < ONCE_COST:
+        if not varies or not repeats or not _is_worth_a_pass(value, index.product(sizes[d] for d in repeats)):
             continue
         is_short = is_short_row(index.product(sizes[d] for d in repeats), value.numel)
         if min(map(order.index, repeats)) < max(map(order.index, varies)) or (
             is_short and ctx.program.device.type == "cpu"
         ):
             ctx.program.realize(value)
+
+
+_OFTEN = 4
+
+
+def _is_worth_a_pass(value: Value, times: Index) -> bool:
+    """Whether a value is computed once, not so many times: a function is, and what data choose if it is often."""
+    node = value.at(value.variables())
+    if node.cost >= ONCE_COST:
+        return True
+    is_often = type(times) is not int or times >= _OFTEN
+    return is_often and any(index.data_atoms(position) for _, position in node.loads)
 
 
 def combine(

@@ -18,11 +18,18 @@ from .registry import Context, aten, lowers
 from .windows import in_pieces, layout
 
 
-def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool) -> int | None:
+def _ignores_scale(rank: int, middle: bool) -> bool:
+    """Whether torch's kernel repeats all elements once or twice where sizes say so, whatever the factor is."""
+    return rank == 2 and not middle
+
+
+def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool, rank: int) -> int | None:
     """How often each element is repeated; None if not all are alike, or sizes are symbolic."""
     if type(extent) is not int or type(count) is not int or extent == 0 or count % extent:
         return None
     times = count // extent
+    if times in (1, 2) and _ignores_scale(rank, middle):
+        return times
     ratio = torch.tensor(1 / scale if scale is not None and scale > 0 else extent / count, dtype=torch.float32)
     at = torch.arange(count, dtype=torch.float32)
     found = ((at + 0.5 if middle else at) * ratio).floor().clamp(max=extent - 1).long()
@@ -30,17 +37,26 @@ def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool) -> 
 
 
 def _steps(extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any], middle: bool) -> list[int] | None:
-    found = [_whole_steps(n, c, s, middle) for n, c, s in zip(extents, counts, scales, strict=True)]
+    rank = len(extents)
+    found = [_whole_steps(n, c, s, middle, rank) for n, c, s in zip(extents, counts, scales, strict=True)]
     return None if any(t is None for t in found) else [t for t in found if t is not None]
 
 
-def _position(at: Any, extent: Any, count: Any, scale: float | None, middle: bool) -> Any:
+def _position(at: Any, extent: Any, count: Any, scale: float | None, middle: bool, rank: int) -> Any:
     """Which element is nearest, as torch's kernel computes it in float32."""
+    ignores = scale is not None and _ignores_scale(rank, middle)
+    if ignores and type(extent) is int and count in (extent, 2 * extent):
+        return index.floordiv(at, count // extent)
     ratio = _ratio(extent, count, scale, False, torch.float32)
     number = ops.cast(ops.from_index(at), torch.float32)
     number = binary("add", number, const(0.5, torch.float32)) if middle else number
     found = ops.cast(binary("mul", number, ratio), torch.int64)
-    return index.data(binary("minimum", found, ops.from_index(extent - 1)))
+    found = binary("minimum", found, ops.from_index(extent - 1))
+    if ignores and not (type(extent) is int and type(count) is int):
+        for times in (2, 1):
+            same = compare("eq", ops.from_index(count), ops.from_index(times * extent))
+            found = ops.where(same, ops.from_index(index.floordiv(at, times)), found)
+    return index.data(found)
 
 
 def _are_exact(extents: Sequence[Any]) -> bool:
@@ -53,6 +69,9 @@ def _nearest(op: Any, rank: int, middle: bool) -> Any:
         given = scales or (None,) * rank
         extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
         steps = _steps(extents, counts, given, middle)
+        # In three dimensions, torch's kernel ignores factors for images of many channels in channels last.
+        if rank == 3 and scales and any(s is not None for s in given) and steps is None:
+            return calls.call(ctx, op, (a, size, *scales), {})
         if steps is None and (not _are_exact((*extents, *counts)) or ctx.program.device.type != "cpu"):
             return calls.call(ctx, op, (a, size, *scales), {})
         ctx.keep(a)
@@ -61,7 +80,7 @@ def _nearest(op: Any, rank: int, middle: bool) -> Any:
             if steps is not None:
                 return a.at((*at[:-rank], *(index.floordiv(i, s) for i, s in zip(at[-rank:], steps, strict=True))))
             where = zip(at[-rank:], extents, counts, given, strict=True)
-            return a.at((*at[:-rank], *(_position(i, n, c, s, middle) for i, n, c, s in where)))
+            return a.at((*at[:-rank], *(_position(i, n, c, s, middle, rank) for i, n, c, s in where)))
 
         return ctx.program.realize(Value(ctx.sizes(), a.dtype, element), layout(ctx, a, ctx.val))
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torchmux
 from torchmux.backends.native.targets.cpu import build, libraries, packing
 
 
@@ -103,3 +104,19 @@ def test_own_convolutions_on_each_width_of_vectors(
     found = _own_convolution(x, addend, weight, shift, stride, padding, relu)
     expected = exact.relu() if relu else exact
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 1, 5), (1, 3, 4, 5), (2, 1, 4, 1)])
+def test_strides_of_images_of_one_channel(sizes) -> None:
+    """They are eager's where a dimension has one element, too, whose stride no element depends on."""
+    weight = torch.randn(1, sizes[1], 1, 1)
+
+    def function(x):
+        made = F.conv2d(x, weight)
+        return made, made.relu() + 1, F.silu(made) * 2, torch.einsum("nchw,dc->ndhw", x, weight[:, :, 0, 0])
+
+    compiled = torchmux.compile(function, backend="native", fullgraph=True)
+    x = torch.randn(sizes).to(memory_format=torch.channels_last)
+    for found, expected in zip(compiled(x), function(x), strict=True):
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()

@@ -70,3 +70,18 @@ def test_log_sigmoid(capture, dtype: torch.dtype) -> None:
     captured = capture(lambda x: F.logsigmoid(x), x)
     got = captured.run(captured.compile("native", strict=True), x)
     torch.testing.assert_close(got, F.logsigmoid(x), equal_nan=True)
+
+
+def test_a_bias_that_data_choose_is_read_once(capture) -> None:
+    """Each of many windows adds the same table of differences in position: it is gathered once, ahead of them."""
+    scores, table, at = torch.randn(8, 2, 9, 9), torch.randn(25, 2), torch.randint(0, 25, (9, 9))
+
+    def biased(scores, table, at):
+        return (scores + table[at].permute(2, 0, 1)).softmax(-1)
+
+    captured = capture(biased, scores, table, at)
+    compiled = captured.compile("native", strict=True)
+    torch.testing.assert_close(captured.run(compiled, scores, table, at), biased(scores, table, at))
+    (code,) = (text for text in compiled.report.output_code if "kernels.h" in text)
+    (inside,) = (body for body in re.split(r"NOINLINE static", code)[1:] if "m_exp" in body)
+    assert "check" not in inside and "gather" not in inside

@@ -35,6 +35,26 @@ def test_nearest_neighbours_in_any_step(mode: str, layout: torch.memory_format) 
         assert torch.equal(found, expected) and found.stride() == expected.stride()
 
 
+@pytest.mark.parametrize("dynamic", [None, True], ids=["known sizes", "symbolic sizes"])
+def test_factors_that_sizes_overrule(dynamic: bool | None) -> None:
+    """Five elements that become ten are repeated, by torch's kernel for two dimensions, though the factor is 2.18."""
+
+    def function(image: Any, line: Any) -> Any:
+        two = (F.interpolate(image, scale_factor=(a, b)) for a, b in ((2.18, 2.18), (1.1, 2.18), (1.7, 1.1)))
+        return (
+            *two,
+            F.interpolate(image, scale_factor=2.18, mode="nearest-exact"),
+            F.interpolate(line, scale_factor=2.18),
+        )
+
+    compiled = torchmux.compile(function, backend="native", dynamic=dynamic)
+    with torch.no_grad():
+        for sizes in ((2, 3, 5, 5), (2, 3, 5, 7)):
+            image = torch.randn(sizes)
+            for found, expected in zip(compiled(image, image[0]), function(image, image[0]), strict=True):
+                assert torch.equal(found, expected)
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_symbolic_sizes(layout: torch.memory_format) -> None:
     """Distances are computed when the code runs; sizes that turn out equal make an image of its own elements."""
