@@ -30,7 +30,7 @@ from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.facets.references import NewWeakrefValue
-from ..values.objects import ObjectValue, of_protocol
+from ..values.objects import ObjectValue, as_index, of_protocol
 from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
@@ -174,7 +174,16 @@ class Operators(Tracer):
                 return TupleValue([*left.items(self), *right.items(self)], cls=cls)
             return None
         if symbol == "*":
-            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+            is_left = isinstance(left, SequenceValue) or left.pytype() in (str, bytes)
+            sequence, count = (left, right) if is_left else (right, left)
+            if isinstance(count, ObjectValue):
+                if self.special_method(count, "__rmul__" if is_left else "__mul__") is not None:
+                    return None
+                is_text = sequence.is_const() and sequence.pytype() in (str, bytes)
+                if is_text or isinstance(sequence, SequenceValue):
+                    count = as_index(self, count)
+                if is_text and count.is_const():
+                    return self.fold(operator.mul, [sequence.const(self), count.const(self)], {})
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
                 items = _repeated(sequence.items(self), count.const(self))
                 if isinstance(sequence, ListValue):

@@ -547,7 +547,7 @@ def _is_behind_a_descriptor(cls: type, name: str) -> bool:
 _PLAIN_NEW = object.__dict__["__new__"]
 _PROTOCOLS: dict[str, type] = {
     "__bool__": bool, "__len__": int, "__hash__": int, "__repr__": str, "__str__": str, "__format__": str,
-    "__int__": int, "__float__": float, "__complex__": complex,
+    "__int__": int, "__index__": int, "__float__": float, "__complex__": complex,
 }  # fmt: skip
 
 
@@ -561,6 +561,12 @@ def of_protocol(result: Value, name: str) -> Value:
     if not is_right:
         raise GraphBreak(OPERATION, f"{name} that returns {result.describe()}")
     return result
+
+
+def as_index(tr: Tracer, value: Value) -> Value:
+    """What Python takes for ``value`` where it needs an integer: an object of the program's says so itself."""
+    method = value.special(tr, "__index__") if isinstance(value, ObjectValue) else None
+    return value if method is None else of_protocol(method.call(tr, [], {}), "__index__")
 
 
 _MISSING_PROTOCOL = {
