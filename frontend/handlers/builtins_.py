@@ -32,7 +32,7 @@ from ..values.containers.sequences import TupleValue
 from ..values.descriptors import MethodValue
 from ..values.exceptions import TracebackValue
 from ..values.functions import FunctionValue
-from ..values.objects import ObjectValue, as_index, of_protocol
+from ..values.objects import ObjectValue, of_protocol
 from ..values.tensors import TensorValue
 from .resolve import polyfill_of
 from .table import CODES, handles
@@ -528,5 +528,5 @@ def operator_abs(tr: Tracer, value: Value) -> Value:
 
 @handles(operator.index)
 def index(tr: Tracer, value: Value) -> Value:
-    value = as_index(tr, value)
+    value = tr.as_index(value)
     return value if isinstance(value, SymValue) else tr.fold(operator.index, [value.const(tr)], {})

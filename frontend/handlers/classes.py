@@ -30,7 +30,7 @@ from ..values.exceptions import new_exception
 from ..values.facets.references import removable_handle, weak_reference
 from ..values.facets.supers import make_super
 from ..values.functions import PartialValue
-from ..values.objects import ObjectValue, as_index, of_protocol
+from ..values.objects import ObjectValue, of_protocol
 from ..values.tensors import TensorValue
 from .table import constructs
 
@@ -101,7 +101,7 @@ def deque(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(range)
 def range_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    return tr.fold(range, [as_index(tr, a).const(tr) for a in args], {})
+    return tr.fold(range, [tr.as_index(a).const(tr) for a in args], {})
 
 
 @constructs(slice)

@@ -30,7 +30,7 @@ from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.facets.references import NewWeakrefValue
-from ..values.objects import ObjectValue, as_index, of_protocol
+from ..values.objects import ObjectValue, of_protocol
 from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
@@ -179,9 +179,8 @@ class Operators(Tracer):
             if isinstance(count, ObjectValue):
                 if self.special_method(count, "__rmul__" if is_left else "__mul__") is not None:
                     return None
-                is_text = sequence.is_const() and sequence.pytype() in (str, bytes)
-                if is_text or isinstance(sequence, SequenceValue):
-                    count = as_index(self, count)
+                is_text = isinstance(sequence, ConstValue) and sequence.pytype() in (str, bytes)
+                count = self.as_index(count) if is_text or isinstance(sequence, SequenceValue) else count
                 if is_text and count.is_const():
                     return self.fold(operator.mul, [sequence.const(self), count.const(self)], {})
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
@@ -541,6 +540,10 @@ class Operators(Tracer):
         return owner.getattr(self, name)
 
     # --- text ------------------------------------------------------------------------------------------------------
+
+    def as_index(self, value: Value) -> Value:
+        method = value.special(self, "__index__") if isinstance(value, ObjectValue) else None
+        return value if method is None else of_protocol(method.call(self, [], {}), "__index__")
 
     def convert(self, value: Value, conversion: str) -> Value:
         """``!s``, ``!r`` and ``!a`` of f-strings, and ``str()``/``repr()``."""

@@ -139,10 +139,8 @@ class ConstValue(Value):
         return tr.fold(len, [self.value], {})
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        from .objects import as_index
-
         ask_member(tr, self.value, "__getitem__")
-        return tr.fold(operator.getitem, [self.value, as_index(tr, key).const(tr)], {})
+        return tr.fold(operator.getitem, [self.value, tr.as_index(key).const(tr)], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         ask_member(tr, self.value, "__contains__")

@@ -563,12 +563,6 @@ def of_protocol(result: Value, name: str) -> Value:
     return result
 
 
-def as_index(tr: Tracer, value: Value) -> Value:
-    """What Python takes for ``value`` where it needs an integer: an object of the program's says so itself."""
-    method = value.special(tr, "__index__") if isinstance(value, ObjectValue) else None
-    return value if method is None else of_protocol(method.call(tr, [], {}), "__index__")
-
-
 _MISSING_PROTOCOL = {
     "__len__": "object of type '{0}' has no len()",
     "__getitem__": "'{0}' object is not subscriptable",
