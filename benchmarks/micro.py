@@ -67,9 +67,11 @@ class Side:
         self.case: Case = program.build()
         self.function = self.case.function
         if engine == "inductor":
-            self.function = torch.compile(self.function)
+            self.function = torch.compile(self.function, dynamic=program.dynamic)
         elif engine == "native":
-            self.function = torchmux.compile(self.function, backend="native", fullgraph=program.fullgraph)
+            self.function = torchmux.compile(
+                self.function, backend="native", fullgraph=program.fullgraph, dynamic=program.dynamic
+            )
         self.gradients: list[Any] | None = None
 
     def call(self) -> Any:
@@ -251,6 +253,10 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_forum_larger  # noqa: F401
     import micro_forum_steps  # noqa: F401
     import micro_kinds  # noqa: F401
+    import micro_library_media  # noqa: F401
+    import micro_library_models  # noqa: F401
+    import micro_library_sizes  # noqa: F401
+    import micro_library_training  # noqa: F401
     import micro_models  # noqa: F401
     import micro_motion  # noqa: F401
     import micro_operators  # noqa: F401

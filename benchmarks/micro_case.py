@@ -81,13 +81,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Program:
-    """``random`` programs draw numbers, which need not be eager's; ``tolerance`` is relative to the largest number."""
+    """What to build and how to compile and judge it.
+
+    ``random`` programs draw numbers, which need not be eager's; ``tolerance`` is relative to the largest number;
+    ``dynamic`` programs are compiled with symbolic sizes.
+    """
 
     name: str
     build: Callable[[], Case]
     random: bool = False
     tolerance: float | None = None
     fullgraph: bool = True
+    dynamic: bool | None = None
 
 
 PROGRAMS: dict[str, Program] = {}
@@ -100,9 +105,10 @@ def case(
     random: bool = False,
     tolerance: float | None = None,
     fullgraph: bool = True,
+    dynamic: bool | None = None,
 ) -> None:
     assert name not in PROGRAMS, name
-    PROGRAMS[name] = Program(name, build, random, tolerance, fullgraph)
+    PROGRAMS[name] = Program(name, build, random, tolerance, fullgraph, dynamic)
 
 
 def infer(name: str, function: Callable[..., Any], *inputs: Any, **options: Any) -> None:

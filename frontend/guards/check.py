@@ -105,7 +105,7 @@ class CompiledGuards:
             lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
         for variable, source in self.shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
-        lines.extend(f"if not ({condition.text}): return False" for condition in self.shape_conditions)
+        lines.extend(_shape_checks(self.shape_conditions))
         body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
         text = (
             f"def guard({takes}):\n    try:\n{body}\n"
@@ -257,6 +257,22 @@ def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
     scope = {**names.namespace, "L": frame_locals}
     exec("\n".join([*lines, f"_value, _holds = {variable}, bool({condition})"]), scope)
     return scope["_value"], scope["_holds"]
+
+
+def _shape_checks(conditions: Sequence[ShapeCondition]) -> list[str]:
+    """The lines that check these conditions.  Each number is read once, where several conditions are about it."""
+    named = {
+        part: f"{part.variable}_{part.method}_{part.index}" for c in conditions for part in c.parts() if part.method
+    }
+    roots = {(part.variable, part.method): f"{part.variable}.{part.method}()" for part in named}
+    lines = [f"{variable}_{method} = {call}" for (variable, method), call in roots.items()]
+    for part, name in named.items():
+        at = "" if part.index is None else f"[{part.index}]"
+        lines.append(f"{name} = {part.variable}_{part.method}{at}")
+    for condition in conditions:
+        pieces = (piece if isinstance(piece, str) else named.get(piece, piece.text) for piece in condition.pieces)
+        lines.append(f"if not ({''.join(pieces)}): return False")
+    return lines
 
 
 def _shape_in_words(condition: ShapeCondition, scope: dict[str, Any]) -> str:

@@ -44,7 +44,7 @@ class ShortPasses:
         self.is_boxed = getattr(function, "boxed_grads_call", False)
         self._forward: Callable[..., Any] = getattr(boxed, "direct", None) or (lambda *args: boxed(list(args)))
         of_calls = function._backward_cls  # what the contexts of all calls begin with
-        of_calls.symints = of_calls.opaque_objects = of_calls._tensors_no_vc_check = ()
+        of_calls.symints = of_calls.opaque_objects = of_calls._tensors_no_vc_check = of_calls.shapes = ()
         of_calls.is_short = False
 
     @classmethod
@@ -55,9 +55,10 @@ class ShortPasses:
         """
         plain = PlainPasses.of(function, tangents)
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+        sizes = [v for v in inputs if type(v) in (int, torch.SymInt)]
         # A tensor that consists of others may have no memory of its own, as long as it is communicated.
         parted = any(is_wrapper(t) and not is_fake(t) for t in tensors)
-        if plain is None or parted or not len(tensors) == len(inputs) == plain.inputs:
+        if plain is None or parted or not len(tensors) + len(sizes) == len(inputs) == plain.inputs:
             return None
         return cls(function, plain)
 
@@ -103,8 +104,13 @@ class ShortPasses:
         ctx.to_save = _without_views(found[plain.saved])
         if unchecked := found[plain.saved_unchecked]:
             ctx._tensors_no_vc_check = _without_views(unchecked)
+        ctx.symints = found[plain.saved_sizes]
         ctx.is_short, ctx.materialize_grads = True, False
         results = tuple(found[: plain.results])
+        if plain.is_symbolic:
+            ctx.shapes = [results[position].shape for position in plain.differentiable]
+            for position, dims in plain.marked:
+                plain.mark(results[position], dims)
         if plain.views:
             changed = list(results)
             for position in plain.views:
@@ -125,7 +131,7 @@ class ShortPasses:
         usual = not _is_grad_enabled() and _functorch_level() is None and forward_ad._current_level < 0
         if run is None or not usual or not ctx.is_short or _is_deterministic():
             return None
-        args = [*ctx.saved_tensors, *ctx._tensors_no_vc_check]
+        args = [*ctx.symints, *ctx.saved_tensors, *ctx._tensors_no_vc_check]
         plain = self._plain
         missing: tuple[int, ...] = ()
         for position, layout in self._wanted:
@@ -133,7 +139,7 @@ class ShortPasses:
             if gradient is None:
                 tangent = plain.differentiable.index(position)
                 missing += (tangent,)
-                gradient = plain.zeros(tangent)
+                gradient = plain.zeros(tangent, ctx.shapes)
             if type(gradient) is not torch.Tensor or _is_batched(gradient):
                 return None
             if layout[0] is torch.contiguous_format:
@@ -151,12 +157,12 @@ class ShortPasses:
                 return tuple(run(args, missing))
         return tuple(run(args, missing))
 
-    def completed(self, gradients: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
+    def completed(self, ctx: Any, gradients: Sequence[Any]) -> tuple[tuple[int, ...], list[Any]]:
         """Which tangents have no gradient, and the gradients with zeros in their place, as AOTAutograd takes them."""
         answer, positions = list(gradients), self._plain.differentiable
         missing = tuple(n for n, position in enumerate(positions) if gradients[position] is None)
         for tangent in missing:
-            answer[positions[tangent]] = self._plain.zeros(tangent)
+            answer[positions[tangent]] = self._plain.zeros(tangent, ctx.shapes)
         return missing, answer
 
 
@@ -181,8 +187,7 @@ def _laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> t
 class PlainPasses:
     """Where things stand in what the two passes of :func:`compiled_function` get and return, in the usual case.
 
-    The usual case: no input is changed, no result shares memory with another tensor, sizes are known, and tensors have
-    no subclass.
+    The usual case: no input is changed, no result shares memory with another tensor, and tensors have no subclass.
     """
 
     def __init__(self, metadata: Any, tangents: Sequence[torch.Tensor]) -> None:
@@ -190,6 +195,7 @@ class PlainPasses:
         self.results = metadata.num_forward_returns
         self.saved = metadata.tensors_saved_for_backwards_with_vc_check_slice
         self.saved_unchecked = metadata.tensors_saved_for_backwards_no_vc_check_slice
+        self.saved_sizes = metadata.symints_saved_for_backwards_slice
         self.views = tuple(metadata.unsafe_view_out_indices)
         self.constant = tuple(i for i, info in enumerate(metadata.output_info) if not info.requires_grad)
         # Before torch 2.12, one name says both.
@@ -199,6 +205,9 @@ class PlainPasses:
             if getattr(info, "requires_grad_for_backward", info.requires_grad)
         )
         self.tangents = tuple((tuple(t.shape), t.dtype, t.device) for t in tangents)
+        self.is_symbolic = any(type(size) is not int for shape, *_ in self.tangents for size in shape)
+        self.marked = tuple((i, info.dynamic_dims) for i, info in enumerate(metadata.output_info) if info.dynamic_dims)
+        self.mark: Any = _marks_dimensions() if self.marked else None
         layouts = [meta.memory_format for meta in metadata.subclass_tangent_meta]
         self.layouts = tuple(
             (layout.memory_format, layout.size and tuple(layout.size), layout.stride and tuple(layout.stride))
@@ -214,16 +223,23 @@ class PlainPasses:
             if not _is_plain(function, known):
                 return None
             passes = cls(known, tangents)
-        except (AttributeError, TypeError):  # another version of torch
+        except (AttributeError, TypeError, ImportError):  # another version of torch
             return None
         counts = {len(passes.layouts), len(passes.differentiable), len(passes.tangents)}
-        sizes = [size for shape, *_ in passes.tangents for size in shape]
-        return passes if len(counts) == 1 and all(type(size) is int for size in sizes) else None
+        numbers = [n for _, *known in passes.layouts for layout in known for n in layout or ()]
+        return passes if len(counts) == 1 and all(type(n) is int for n in numbers) else None
 
-    def zeros(self, tangent: int) -> torch.Tensor:
-        """In place of the gradient of a result that has none."""
+    def zeros(self, tangent: int, shapes: Sequence[torch.Size]) -> torch.Tensor:
+        """In place of the gradient of a result that has none; ``shapes`` are those of a call of symbolic sizes."""
         shape, dtype, device = self.tangents[tangent]
-        return torch.zeros(shape, dtype=dtype, device=device)
+        return torch.zeros(shapes[tangent] if shapes else shape, dtype=dtype, device=device)
+
+
+def _marks_dimensions() -> Callable[[torch.Tensor, set[int]], None]:
+    """What notes on a result which of its sizes vary."""
+    from torch._functorch._aot_autograd.runtime_wrappers import mark_dynamo_propagated_dynamic_indices
+
+    return mark_dynamo_propagated_dynamic_indices
 
 
 def _is_plain(function: Any, known: Any) -> bool:
@@ -232,7 +248,6 @@ def _is_plain(function: Any, known: Any) -> bool:
 
     unusual = (
         function.maybe_subclass_metadata is not None,
-        function.num_symints_saved_for_bw,
         not hasattr(BackwardCFunction, "maybe_clear_saved_tensors"),
         any(i.mutates_metadata for i in known.input_info),  # of data that is written to, the graph takes care or copies
         known.mutated_inp_runtime_indices,
@@ -243,8 +258,6 @@ def _is_plain(function: Any, known: Any) -> bool:
         any(i.output_type.name not in ("non_alias", "unsafe_view_alias") for i in known.output_info),
         any(not issubclass(i.raw_type, torch.Tensor) for i in known.output_info),
         any(type(m).__name__ != "PlainTensorMeta" or not m.memory_format for m in known.subclass_tangent_meta),
-        known.dynamic_outputs,
-        known.dynamic_saved_tensors_idxs,
         known.num_opaque_objects_saved_for_bw,
         known.grad_enabled_mutation is not None,
         known.is_rng_op_functionalized,

@@ -209,6 +209,7 @@ def _through_autograd(
             if not backward:
                 if training:
                     _keep_old_contents(part)
+                    _save_without_detaching(part)
                 if writes_inputs and _returns_what_it_writes(part):
                     raise _ReturnsWhatItWrites
                 run = lower(part, inputs, False)
@@ -271,6 +272,20 @@ def _keep_old_contents(forward: GraphModule) -> None:
     if copies:
         kept = [copies.get(v, v) for v in output.args[0][results:]]
         output.args = ((*output.args[0][:results], *kept),)
+        forward.recompile()
+
+
+def _save_without_detaching(forward: GraphModule) -> None:
+    """Save what the forward graph computes as it is: eager's formulas detach it, and torch would do so in each call."""
+    detach, results = torch.ops.aten.detach.default, internals.count_of_results()
+    output = forward.graph.output_node()
+    saved = list(output.args[0][results:])
+    for at, node in enumerate(saved):
+        while isinstance(node, Node) and node.target is detach and node.args[0].op != "placeholder":
+            node = saved[at] = node.args[0]
+    if saved != list(output.args[0][results:]):
+        output.args = ((*output.args[0][:results], *saved),)
+        drop_dead_code(forward.graph)
         forward.recompile()
 
 

@@ -194,7 +194,7 @@ class Derivatives:
             if not keeps_graph():
                 ctx.kept = None
             if short is not None and ctx.is_short:
-                missing, completed = short.completed(_unboxed(gradients))
+                missing, completed = short.completed(ctx, _unboxed(gradients))
                 self._tangents.note(missing)
                 return backward(ctx, completed) if short.is_boxed else backward(ctx, *completed)
             return backward(ctx, *gradients)

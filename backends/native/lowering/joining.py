@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -150,10 +149,8 @@ def _bordered(op: Any, rank: int, reflects: bool) -> Any:
     def lower(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
         sizes = a.sizes[-rank:]
         low, high = list(pad[::2])[::-1], list(pad[1::2])[::-1]
-        known = ctx.program.device.type == "cpu" and all(type(n) is int for n in (*sizes, *pad))
-        if not known or any(
-            not 0 <= n < (s if reflects else math.inf) for n, s in zip(low + high, sizes * 2, strict=True)
-        ):
+        known = ctx.program.device.type == "cpu" and all(type(n) is int and n >= 0 for n in pad)
+        if not known or (reflects and not all(map(index.less, low + high, sizes * 2))):
             return calls.call(ctx, op, (a, pad), {})
         ctx.keep(a)
         buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), ctx.strides())
@@ -171,11 +168,11 @@ def _bordered(op: Any, rank: int, reflects: bool) -> Any:
     return lower
 
 
-def _pieces(reflects: bool, low: int, extent: int, high: int) -> list[tuple[int, int, int, int]]:
+def _pieces(reflects: bool, low: int, extent: Index, high: int) -> list[tuple[Index, Index, Index, int]]:
     """Along one dimension: where a piece starts, its length, the element that comes first, and the step to the next."""
     before = (0, low, low, -1) if reflects else (0, low, 0, 0)
     after = (low + extent, high, extent - 2, -1) if reflects else (low + extent, high, extent - 1, 0)
-    return [piece for piece in ((low, extent, 0, 1), before, after) if piece[1] > 0]
+    return [piece for piece in ((low, extent, 0, 1), before, after) if piece[1] != 0]
 
 
 for _rank in (1, 2, 3):

@@ -26,12 +26,12 @@ _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def _is_plain(a: Value, shape: Sequence[Window] | None) -> bool:
-    """Whether loops here do what the operator does: known sizes, something in each dimension, a type of its own."""
+    """Whether loops here do what the operator does: something in each dimension, a type of its own."""
     return (
         shape is not None
         and a.dtype in _FLOATS
         and all(type(s) is not int or s > 0 for s in a.sizes)
-        and all(w.count > 0 and w.step > 0 for w in shape)
+        and all((type(w.count) is not int or w.count > 0) and w.step > 0 for w in shape)
     )
 
 
@@ -46,6 +46,11 @@ def _overlap(ctx: Context, a: Value, shape: Sequence[Window]) -> None:
 
 def _uses_places(ctx: Context) -> bool:
     return any(user.args[1] == 1 for user in ctx.node.users)
+
+
+def _apart(distance: Index) -> Node:
+    """How far apart two elements of a window are, in the 32 bits that suffice for it."""
+    return ops.cast(ops.from_index(distance), torch.int32)
 
 
 def _largest(ctx: Context, op: Any, args: Any, a: Value, shape: Sequence[Window] | None) -> Any:
@@ -83,7 +88,7 @@ def _largest(ctx: Context, op: Any, args: Any, a: Value, shape: Sequence[Window]
             for tap in reversed(range(w.size)) if not inside[d] else ():
                 only = [tap if e == d else 0 for e in range(rank)]
                 _, condition = held(shape, at[-rank:], only, [e != d for e in range(rank)])
-                start = where(condition, const(tap * w.dilation * step, torch.int32), start)
+                start = where(condition, _apart(tap * w.dilation * step), start)
             total = binary("add", total, start)
         return total
 
@@ -93,7 +98,7 @@ def _largest(ctx: Context, op: Any, args: Any, a: Value, shape: Sequence[Window]
         for tap, node in elements(at, inside):
             wins = binary("or", compare("gt", node, best), compare("ne", node, node))
             far = sum(t * w.dilation * s for t, w, s in zip(tap, shape, steps, strict=True))
-            best, apart = where(wins, node, best), where(wins, const(far, torch.int32), apart)
+            best, apart = where(wins, node, best), where(wins, _apart(far), apart)
         corner = sum((w.position(i, 0) * s for w, i, s in zip(shape, at[-rank:], steps, strict=True)), 0)
         return binary("add", ops.from_index(corner), ops.cast(apart, torch.int64))
 
@@ -108,7 +113,7 @@ def _max_pool(op: Any, rank: int) -> Any:
     def lower(
         ctx: Context, a: Value, size: Any, step: Any = (), pad: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> Any:
-        shape = windows(a, ctx.sizes(ctx.val[0])[-rank:], size, step, pad, dilation)
+        shape = windows(a, ctx.sizes(ctx.val[0])[-rank:], size, step, pad, dilation, not ceil_mode)
         return _largest(ctx, op, (a, size, step, pad, dilation, ceil_mode), a, shape)
 
     return lower
@@ -194,12 +199,12 @@ def _count(shape: Sequence[Window], at: Any, inside: Sequence[bool], pads: bool,
     known = 1
     varying: Node | None = None
     for w, i, whole in zip(shape, at, inside, strict=True):
-        if whole or (pads and (w.count - 1) * w.step + w.size <= w.extent + 2 * w.pad):
+        if whole or (pads and w.all_in_padding):
             known *= w.size
             continue
         start = ops.from_index(w.position(i, 0))
         end = ops.from_index(w.position(i, w.size))
-        end = binary("minimum", end, const(w.extent + (w.pad if pads else 0), torch.int64))
+        end = binary("minimum", end, ops.from_index(w.extent + (w.pad if pads else 0)))
         if not pads:
             start = binary("maximum", start, const(0, torch.int64))
         length = binary("sub", end, start)
@@ -218,7 +223,7 @@ def _average(
     rank, dtype = len(shape), compute_type(a.dtype)
     sizes, strides = ctx.sizes(), layout(ctx, a, ctx.val)
     if len(taps(shape)) > MOST_TAPS:
-        if not all(w.inside(0, w.count) for w in shape):
+        if not all(w.all_inside for w in shape):
             return calls.call(ctx, op, args, {})
         return _average_in_loops(ctx, a, shape, divisor)
     _overlap(ctx, a, shape)
@@ -265,7 +270,7 @@ def _avg_pool(op: Any, rank: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        shape = windows(a, ctx.sizes()[-rank:], size, step, pad, 1)
+        shape = windows(a, ctx.sizes()[-rank:], size, step, pad, 1, not ceil_mode)
         args = (a, size, step, pad, ceil_mode, count_include_pad, divisor_override)
         return _average(ctx, op, args, a, shape, count_include_pad, divisor_override)
 
@@ -364,7 +369,7 @@ def _handed_back(
     assert shape is not None
     rank, dtype = len(shape), compute_type(a.dtype)
     ctx.keep(grad)
-    whole = [w.inside(0, w.count) for w in shape]
+    whole = [w.all_inside for w in shape]
 
     def element(at: Any, inside: Sequence[bool]) -> Node:
         zero = const(0, dtype)
@@ -555,6 +560,7 @@ def _steps_of(w: Window) -> Iterator[_Steps]:
 
     Of long steps, the elements that one more window holds are apart from the others, so that none needs a question.
     """
+    assert isinstance(w.extent, int)
     begin, end = w.pad, w.pad + w.extent
     first, last = -(-begin // w.step), end // w.step
     if first > last:

@@ -10,7 +10,7 @@ import torch
 
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
-from ..ir.operations import binary, const, masked
+from ..ir.operations import binary, compare, const, masked
 from ..ir.values import Value
 from . import calls
 from .joining import within
@@ -36,11 +36,16 @@ def _steps(extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any],
 
 def _position(at: Any, extent: Any, count: Any, scale: float | None, middle: bool) -> Any:
     """Which element is nearest, as torch's kernel computes it in float32."""
-    ratio = float(torch.tensor(1 / scale if scale is not None and scale > 0 else extent / count, dtype=torch.float32))
+    ratio = _ratio(extent, count, scale, False, torch.float32)
     number = ops.cast(ops.from_index(at), torch.float32)
     number = binary("add", number, const(0.5, torch.float32)) if middle else number
-    found = ops.cast(binary("mul", number, const(ratio, torch.float32)), torch.int64)
-    return index.data(binary("minimum", found, const(extent - 1, torch.int64)))
+    found = ops.cast(binary("mul", number, ratio), torch.int64)
+    return index.data(binary("minimum", found, ops.from_index(extent - 1)))
+
+
+def _are_exact(extents: Sequence[Any]) -> bool:
+    """Whether positions can be computed as torch does: those of known sizes are exact in float32."""
+    return all(0 < n < 2**24 if type(n) is int else isinstance(n, index.Ix) for n in extents)
 
 
 def _nearest(op: Any, rank: int, middle: bool) -> Any:
@@ -48,8 +53,7 @@ def _nearest(op: Any, rank: int, middle: bool) -> Any:
         given = scales or (None,) * rank
         extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
         steps = _steps(extents, counts, given, middle)
-        known = all(type(n) is int and 0 < n < 2**24 for n in (*extents, *counts))
-        if steps is None and (not known or ctx.program.device.type != "cpu"):
+        if steps is None and (not _are_exact((*extents, *counts)) or ctx.program.device.type != "cpu"):
             return calls.call(ctx, op, (a, size, *scales), {})
         ctx.keep(a)
 
@@ -104,43 +108,49 @@ for _rank in (1, 2, 3):
         lowers(_backward)(_nearest_backward(_backward, _rank, _middle))
 
 
-def _ratio(extent: int, count: int, scale: float | None, align: bool, dtype: torch.dtype) -> float:
+def _ratio(extent: Any, count: Any, scale: float | None, align: bool, dtype: torch.dtype) -> Node:
     """How far apart neighbors of the result are in the image, in the precision in which torch computes."""
-    if align:
-        apart = (extent - 1) / (count - 1) if count > 1 else 0.0
-    else:
-        apart = 1 / scale if scale is not None and scale > 0 else extent / count
-    return float(torch.tensor(apart, dtype=dtype))
+    if not align and scale is not None and scale > 0:
+        return const(float(torch.tensor(1 / scale, dtype=dtype)), dtype)
+    above, below = (extent - 1, count - 1) if align else (extent, count)
+    if type(extent) is int and type(count) is int:
+        return const(float(torch.tensor(above / below if below > 0 else 0.0, dtype=dtype)), dtype)
+    apart = binary("div", *(ops.cast(ops.from_index(n), dtype) for n in (above, below)))
+    return ops.where(compare("gt", ops.from_index(below), ops.from_index(0)), apart, const(0, dtype))
 
 
 class _Between:
     """Along a dimension: between which two elements each of the result is, and how near it is to the second."""
 
-    def __init__(self, extent: int, ratio: float, align: bool, dtype: torch.dtype) -> None:
-        self.extent, self.ratio, self.align, self.dtype = extent, ratio, align, dtype
+    def __init__(self, extent: Any, count: Any, scale: float | None, align: bool, dtype: torch.dtype) -> None:
+        self.extent, self.align, self.dtype = extent, align, dtype
+        self.ratio = _ratio(extent, count, scale, align, dtype)
+        # Where sizes turn out to be equal, each element is between itself and itself.
+        same = compare("eq", ops.from_index(extent), ops.from_index(count))
+        self.step = ops.where(same, const(0, torch.int32), const(1, torch.int32))
 
     def _source(self, at: Any) -> Node:
-        number, ratio, half = ops.cast(ops.from_index(at), self.dtype), const(self.ratio, self.dtype), 0.5
+        number, half = ops.cast(ops.from_index(at), self.dtype), 0.5
         if self.align:
-            return binary("mul", number, ratio)
-        source = binary("mul", binary("add", number, const(half, self.dtype)), ratio)
+            return binary("mul", number, self.ratio)
+        source = binary("mul", binary("add", number, const(half, self.dtype)), self.ratio)
         return binary("maximum", binary("sub", source, const(half, self.dtype)), const(0, self.dtype))
 
     def _limited(self, position: Node) -> Node:
-        return binary("minimum", position, const(self.extent - 1, torch.int32))
+        return binary("minimum", position, ops.cast(ops.from_index(self.extent - 1), torch.int32))
 
     def first(self, at: Any) -> Node:
         return self._limited(ops.cast(self._source(at), torch.int32))
 
     def second(self, first: Node) -> Node:
-        return self._limited(binary("add", first, const(1, torch.int32)))
+        return self._limited(binary("add", first, self.step))
 
     def share(self, at: Any) -> Node:
         apart = binary("sub", self._source(at), ops.cast(self.first(at), self.dtype))
         return binary("minimum", apart, const(1, self.dtype))
 
 
-def _interpolated(ctx: Context, a: Value, dim: int, count: int, between: _Between, in_tables: bool) -> Value:
+def _interpolated(ctx: Context, a: Value, dim: int, count: Any, between: _Between, in_tables: bool) -> Value:
     """``a`` with ``count`` elements along one dimension, each between two of it, in the precision of the sum.
 
     ``in_tables`` computes once for the dimension what an element is made of, which pays where rows lie along another.
@@ -178,22 +188,22 @@ def _itself(a: Value, dtype: torch.dtype) -> Value:
 def _linear(op: Any, rank: int) -> Any:
     def lower(ctx: Context, a: Value, size: Any, align: bool, *scales: Any) -> Any:
         given = scales or (None,) * rank
-        known = [n for n in (*a.sizes[-rank:], *ctx.sizes()[-rank:]) if type(n) is int and 0 < n < 2**24]
-        if len(known) < 2 * rank or not a.dtype.is_floating_point or ctx.program.device.type != "cpu":
+        extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
+        exact = _are_exact((*extents, *counts))
+        if not exact or not a.dtype.is_floating_point or ctx.program.device.type != "cpu":
             return calls.call(ctx, op, (a, size, align, *scales), {})
-        extents, counts = known[:rank], known[rank:]
         ctx.keep(a)
         strides = layout(ctx, a, ctx.val)
         in_rows = _is_one(strides[-1])
         found, dtype = a, compute_type(a.dtype)
         for nth, (extent, count, scale) in enumerate(zip(extents, counts, given, strict=True)):
-            if nth == rank - 1 and rank > 1 and in_rows and extents[-1] <= 2 * counts[-1]:
+            if nth == rank - 1 and rank > 1 and in_rows and not index.less(2 * counts[-1], extents[-1]):
                 # Along rows, elements are read one by one: fewer of them, where the other dimensions come first.
                 ctx.program.realize(found)
             if extent == count:
                 found = _itself(found, dtype)
                 continue
-            between = _Between(extent, _ratio(extent, count, scale, align, dtype), align, dtype)
+            between = _Between(extent, count, scale, align, dtype)
             found = _interpolated(ctx, found, a.rank - rank + nth, count, between, not in_rows)
         return ctx.program.realize(Value(found.sizes, a.dtype, lambda at: ops.cast(found.at(at), a.dtype)), strides)
 

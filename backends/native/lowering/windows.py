@@ -29,10 +29,13 @@ _LEAST_INTERIOR = 8
 
 @dataclass(frozen=True)
 class Window:
-    """The windows along one dimension of an image of ``extent``: ``count`` of them, with ``size`` elements each."""
+    """The windows along one dimension of an image of ``extent``: ``count`` of them, with ``size`` elements each.
 
-    extent: int
-    count: int
+    If extent and count are symbolic, there are as many windows as begin early enough to end in the padded image.
+    """
+
+    extent: Index
+    count: Index
     size: int
     step: int
     pad: int
@@ -42,36 +45,51 @@ class Window:
         """Where element ``tap`` of window ``at`` lies; negative before the image."""
         return at * self.step - self.pad + tap * self.dilation
 
-    def inside(self, start: int, end: int) -> bool:
-        """Whether the windows from ``start`` to ``end`` lie in the image."""
-        last = (end - 1) * self.step - self.pad + (self.size - 1) * self.dilation
-        return start * self.step >= self.pad and last < self.extent
+    @property
+    def all_inside(self) -> bool:
+        """Whether all windows lie in the image."""
+        start, end = self.interior
+        return start <= 0 and index.not_negative(end - self.count)
 
     @property
-    def interior(self) -> tuple[int, int]:
-        """The windows that lie in the image."""
+    def all_in_padding(self) -> bool:
+        """Whether all windows lie in the padded image."""
+        if not isinstance(self.extent, int) or not isinstance(self.count, int):
+            return True
+        return (self.count - 1) * self.step + self.size <= self.extent + 2 * self.pad
+
+    @property
+    def interior(self) -> tuple[int, Index]:
+        """Windows that lie in the image: with known sizes all that do."""
         start = -(-self.pad // self.step)
+        if not isinstance(self.extent, int) or not isinstance(self.count, int):
+            return start, self.count - start
         end = (self.extent - 1 - (self.size - 1) * self.dilation + self.pad) // self.step + 1
         return start, min(end, self.count)
 
     @property
-    def surrounded(self) -> tuple[int, int]:
+    def surrounded(self) -> tuple[int, Index]:
         """The elements of the image for which every window that holds them by some tap exists."""
         return (self.size - 1) * self.dilation - self.pad - self.step + 1, self.count * self.step - self.pad
 
 
-def windows(a: Value, counts: Sequence[Index], size: Any, step: Any, pad: Any, dilation: Any) -> list[Window] | None:
-    """The windows over the last dimensions of ``a``; None if sizes are symbolic."""
+def windows(
+    a: Value, counts: Sequence[Index], size: Any, step: Any, pad: Any, dilation: Any, symbolic: bool = False
+) -> list[Window] | None:
+    """The windows over the last dimensions of ``a``; None if numbers are symbolic.
+
+    ``symbolic`` admits symbolic extents and counts of windows that all end in the padded image.
+    """
     rank = len(counts)
 
     def each(value: Any) -> list[Any]:
         return [value] * rank if isinstance(value, int) else list(value) * (rank if len(value) == 1 else 1)
 
     sizes = each(size)
-    given = (a.sizes[-rank:], counts, sizes, each(step) or sizes, each(pad), each(dilation))
-    if any(type(v) is not int for values in given for v in values):
+    extents, numbers = (a.sizes[-rank:], counts), (sizes, each(step) or sizes, each(pad), each(dilation))
+    if any(type(v) is not int for values in (numbers if symbolic else extents + numbers) for v in values):
         return None
-    return [Window(*numbers) for numbers in zip(*given, strict=True)]
+    return [Window(*given) for given in zip(*extents, *numbers, strict=True)]
 
 
 def taps(shape: Sequence[Window]) -> list[tuple[int, ...]]:
@@ -123,7 +141,7 @@ def in_pieces(
     sizes: Sequence[Index],
     dtype: torch.dtype,
     strides: Sequence[Index],
-    interiors: Sequence[tuple[int, int]],
+    interiors: Sequence[tuple[int, Index]],
     element: Element,
     *,
     whole_rows: bool = False,
@@ -133,25 +151,27 @@ def in_pieces(
     With ``whole_rows`` there is one piece.
     """
     rank = len(interiors)
-    extents = [int(s) for s in sizes[-rank:]]  # type: ignore[arg-type]
-    whole = [lo <= 0 and hi >= n for (lo, hi), n in zip(interiors, extents, strict=True)]
-    lo, hi = interiors[-1]
-    lo, hi = max(lo, 0), min(hi, extents[-1])
+    extents = sizes[-rank:]
+    whole = [lo <= 0 and index.not_negative(hi - n) for (lo, hi), n in zip(interiors, extents, strict=True)]
+    lo, hi, extent = max(interiors[-1][0], 0), interiors[-1][1], extents[-1]
+    if isinstance(hi, int) and isinstance(extent, int):
+        hi = min(hi, extent)
     along = type(strides[-1]) is int and strides[-1] == 1
-    if whole_rows or whole[-1] or not along or hi - lo < _LEAST_INTERIOR:
+    is_short = not index.not_negative(hi - lo - (_LEAST_INTERIOR if isinstance(hi, int) else 0))
+    if whole_rows or whole[-1] or not along or is_short:
         return ctx.program.realize(Value(sizes, dtype, lambda at: element(at, whole)), strides)
     buffer = ctx.program.buffer(dtype, sizes, strides)
-    for start, end in _pieces(lo, hi, extents[-1]):
-        known = [*whole[:-1], start == lo and end == hi]
+    for start, end in _pieces(lo, hi, extent):
+        known = [*whole[:-1], start is lo and end is hi]
 
-        def shifted(at: Any, start: int = start, known: Sequence[bool] = known) -> Node:
+        def shifted(at: Any, start: Index = start, known: Sequence[bool] = known) -> Node:
             return element((*at[:-1], at[-1] + start), known)
 
         ctx.program.store(Value((*sizes[:-1], end - start), dtype, shifted), buffer, buffer.strides, start)
     return ctx.program.stored(buffer)
 
 
-def _pieces(lo: int, hi: int, extent: int) -> Iterator[tuple[int, int]]:
+def _pieces(lo: int, hi: Index, extent: Index) -> Iterator[tuple[Index, Index]]:
     for start, end in ((lo, hi), (0, lo), (hi, extent)):
-        if start < end:
+        if not index.not_negative(start - end):
             yield start, end

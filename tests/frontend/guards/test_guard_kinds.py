@@ -527,6 +527,23 @@ def test_a_condition_on_sizes_has_its_parts():
     assert condition.parts() == [rows, number, offset]
 
 
+def test_each_size_is_read_once_in_a_check():
+    rows, columns = (ShapePart("t0", Local("x"), "size", at) for at in range(2))
+    offset, number = ShapePart("t0", Local("x"), "storage_offset"), ShapePart("t1", Local("n"))
+    guards = GuardSet()
+    guards.shape_conditions += [
+        ShapeCondition((rows, " < ", columns)),
+        ShapeCondition((rows, " == ", offset, " + ", number)),
+    ]
+    guards.shape_roots.update(t0=Local("x"), t1=Local("n"))
+    compiled = CompiledGuards(guards)
+    assert compiled.text.count("t0.size()") == compiled.text.count("t0.storage_offset()") == 1
+    x = torch.ones(40)
+    for sizes, offset, n in (((2, 3), 1, 1), ((2, 3), 1, 2), ((3, 2), 1, 2)):
+        given = {"x": x.as_strided(sizes, (1, 1), offset), "n": n}
+        assert compiled.check(given) is (sizes[0] < sizes[1] and sizes[0] == offset + n)
+
+
 def test_the_sentence_about_a_size_names_arguments_that_are_called_like_variables_of_the_check():
     def function(t1, t0):
         return t1 + 1 if t1.shape[0] == 2 * t0.shape[0] else t1 - 1

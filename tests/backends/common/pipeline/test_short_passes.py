@@ -75,9 +75,10 @@ def penalty(y, x):
     torch.autograd.grad(y[0].square().sum(), x, create_graph=True)[0].sum().backward()
 
 
+@pytest.mark.parametrize("dynamic", [None, True], ids=["known sizes", "symbolic sizes"])
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_gradients(use, taken):
-    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+def test_gradients(use, dynamic, taken):
+    compiled = torchmux.compile(program, backend="native", fullgraph=True, dynamic=dynamic)
     for got, expected in zip(gradients_of(compiled, use, 3), gradients_of(program, use, 3), strict=True):
         assert (got is None) is (expected is None)
         if got is not None:
@@ -90,6 +91,41 @@ def test_what_is_short(taken):
     gradients_of(compiled, USES["sum"], 2)
     gradients_of(compiled, USES["strided gradient"])
     assert taken == ["forward", "backward"] * 3
+
+
+def test_symbolic_sizes(taken):
+    """Each call has gradients of its own sizes, those of results without one, too; results say which sizes vary."""
+
+    def function(x, n):
+        return torch.softmax(x, -1) * n, x.new_ones(n) * x.sum()
+
+    compiled = torchmux.compile(function, backend="native", fullgraph=True, dynamic=True)
+    for sizes, n in (((3, 5), 4), ((7, 2), 9)):
+        for use in (lambda y: y[0][0].sum(), lambda y: y[1].sum(), lambda y: y[0].square().sum() + y[1].sum()):
+            torch.manual_seed(0)
+            x = torch.randn(sizes, device=device, requires_grad=True)
+            result = compiled(x, n)
+            assert result[0]._dynamo_propagated_dynamic_indices == {0, 1}
+            got, expected = (torch.autograd.grad(use(y), x)[0] for y in (result, function(x, n)))
+            torch.testing.assert_close(got, expected)
+    assert taken == ["forward", "backward"] * 6
+
+
+def test_saved_results():
+    """What eager detaches before it keeps it is kept as it is, and a write to it is seen."""
+    compiled = torchmux.compile(lambda x: torch.softmax(x, -1), backend="native", fullgraph=True)
+    compiled(torch.randn(3, 4, device=device, requires_grad=True))
+    for write in (lambda y: None, lambda y: y.add_(1)):
+        x = torch.randn(3, 4, device=device, requires_grad=True)
+        with torch.profiler.profile() as made:
+            result = compiled(x)
+        assert not any("detach" in event.name for event in made.events())
+        write(result.detach())
+        if result._version:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                result.sum().backward()
+        else:
+            result.sum().backward()
 
 
 def test_results(taken):

@@ -35,6 +35,36 @@ def test_nearest_neighbours_in_any_step(mode: str, layout: torch.memory_format) 
         assert torch.equal(found, expected) and found.stride() == expected.stride()
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_symbolic_sizes(layout: torch.memory_format) -> None:
+    """Distances are computed when the code runs; sizes that turn out equal make an image of its own elements."""
+
+    def function(image: Any, shape: Any) -> Any:
+        size = shape.shape[-2:]
+        return (
+            *(F.interpolate(image, size, mode=mode) for mode in ("nearest", "nearest-exact", "bilinear")),
+            F.interpolate(image, size, mode="bilinear", align_corners=True),
+            F.interpolate(image, scale_factor=2, mode="bilinear"),
+            F.interpolate(image, scale_factor=(0.6, 1.7), mode="nearest"),
+            F.pad(image, (1, 3, 2, 1), mode="replicate"),
+            F.pad(image, (1, 2, 2, 1), mode="reflect"),
+        )
+
+    compiled = torchmux.compile(function, backend="native", fullgraph=True, dynamic=True)
+    for sizes, size in (
+        ((2, 3, 12, 19), (7, 33)),
+        ((3, 2, 5, 8), (40, 8)),
+        ((2, 2, 9, 4), (9, 3)),
+        ((2, 2, 9, 4), (2, 2)),
+    ):
+        image = torch.randn(sizes).contiguous(memory_format=layout)
+        image[0, 0, 3, 3], image[1, 1, 0, 0] = float("inf"), float("nan")
+        for found, expected in zip(compiled(image, torch.empty(size)), function(image, torch.empty(size)), strict=True):
+            torch.testing.assert_close(found, expected, equal_nan=True)
+            assert found.stride() == expected.stride()
+    assert not torchmux.report(compiled).library_calls
+
+
 def test_linear_interpolation() -> None:
     """Between two elements in each dimension, rows read from memory in one piece or not; as torch's kernels do it."""
     image = torch.randn(2, 3, 12, 19)

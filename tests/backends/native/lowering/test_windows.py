@@ -52,6 +52,30 @@ def test_pooling(check: Any, seed: int) -> None:
     check(_pooled(_settings(seed), seed), image)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_pooling_of_symbolic_sizes(layout: torch.memory_format) -> None:
+    """The same code for images of all sizes: windows of one, of as many as the image is wide, and over borders."""
+
+    def function(image: Tensor) -> list[Tensor]:
+        return [
+            *F.max_pool2d(image, (2, 3), 2, 1, return_indices=True),
+            F.max_pool2d(image, 2),
+            F.avg_pool2d(image, (3, 1), 1, (1, 0), count_include_pad=False),
+            F.avg_pool2d(image, 2, 1, 1),
+            F.max_pool2d(image, 2, ceil_mode=True),
+        ]
+
+    compiled = torchmux.compile(function, backend="native", fullgraph=True, dynamic=True)
+    for sizes in ((2, 3, 20, 33), (3, 2, 5, 4), (2, 5, 3, 2)):
+        image = torch.randn(sizes).contiguous(memory_format=layout)
+        image[0, 0, 1, 1] = float("nan")
+        image[1, 1] = float("-inf")
+        for found, expected in zip(compiled(image), function(image), strict=True):
+            torch.testing.assert_close(found, expected, equal_nan=True)
+            assert found.stride() == expected.stride()
+    assert {c.node for c in torchmux.report(compiled).library_calls} == {"max_pool2d_with_indices_2"}
+
+
 def _gradients(function: Callable[[Tensor], list[Tensor]], image: Tensor) -> Tensor:
     image = image.detach().clone().requires_grad_()
     total = sum((out * torch.linspace(0, 1, out.numel()).view(out.shape)).sum() for out in function(image))
