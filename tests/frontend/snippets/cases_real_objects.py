@@ -3,6 +3,7 @@
 import abc
 import collections.abc
 import copy
+import itertools
 import operator
 import typing
 import weakref
@@ -780,3 +781,26 @@ def case_objects_as_integers(x, one):
         (repeated, two * (1, 2), "ab" * two, grown, [1] * Multiplies(3)),
         (operator.index(two), range(two), list(range(one, Position(7), two))),
     )
+
+
+class Hinted:
+    def __length_hint__(self):
+        return 3
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), Position(2)))
+def case_objects_that_are_no_iterators(x, two):
+    said = []
+    for default in ((), (5,)):
+        try:
+            next(two, *default)
+        except TypeError as error:
+            said.append(str(error))
+    try:
+        (each for each in ()).throw(StopIteration)
+    except RuntimeError as error:
+        said.append(str(error))
+    except StopIteration:
+        said.append("stopped")
+    hints = operator.length_hint(two), operator.length_hint(two, 7), operator.length_hint(Hinted())
+    return x + 1, said, hints, operator.length_hint([1]), list(itertools.islice("abcd", two))
