@@ -305,11 +305,12 @@ class UserIterator(IteratorValue):
 def _wraps_at_start() -> bool:
     """Whether this Python makes an error of a StopIteration that is thrown into a generator that has not begun."""
     try:
-        (each for each in ()).throw(StopIteration)
+        (each for each in range(0)).throw(StopIteration)
     except RuntimeError:
         return True
     except StopIteration:
-        return False
+        pass
+    return False
 
 
 _WRAPS_AT_START = _wraps_at_start()
