@@ -276,9 +276,10 @@ def experts(x, w, gates):
     return torch.einsum("etf,te->tf", h, gates)
 
 
-edges = torch.randint(0, 200, (2, 800), generator=torch.Generator().manual_seed(0))
-more = torch.randint(0, 2000, (2, 16000), generator=torch.Generator().manual_seed(0))
-parts = torch.randint(0, 32, (500,), generator=torch.Generator().manual_seed(0))
+same = torch.Generator(torch.get_default_device())
+edges = torch.randint(0, 200, (2, 800), generator=same.manual_seed(0))
+more = torch.randint(0, 2000, (2, 16000), generator=same.manual_seed(0))
+parts = torch.randint(0, 32, (500,), generator=same.manual_seed(0))
 infer("parts/graph/gcn", gcn, T(200, 32), edges[0], edges[1], T(32, 32))
 infer("parts/graph/gcn-large", gcn, T(2000, 64), more[0], more[1], T(64, 64))
 train("parts/graph/gcn-training", gcn, T(200, 32), edges[0], edges[1], T(32, 32))

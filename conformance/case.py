@@ -8,6 +8,7 @@ gradients, buffers.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -156,6 +157,17 @@ class Trial:
 
     def _jittered(self, value: torch.Tensor) -> torch.Tensor:
         return value if self._jitter is None else nudged(value, self._jitter, self._precision)
+
+    def collect(self) -> None:
+        """Collect the garbage of a backend; eager leaves none, and its process takes long to look for it."""
+        if self.backend is not None:
+            gc.collect()
+
+    def once(self, function: Any, *args: Any) -> Any:
+        """Compile and call once, and keep nothing of it: neither the call nor what ran is compared or counted."""
+        if self.backend is None:
+            return function(*args)
+        return self.frontend.compile(function, self.backend, {"options": self.options})(*args)
 
     @property
     def generator(self) -> torch.Generator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import glob
 import os
 import threading
@@ -65,7 +64,7 @@ def nothing_is_kept(trial: Trial) -> Any:
             alive += [weakref.ref(each) for each in (x, y, *results)]
         del x, y, results
         if number in (60, 159):
-            gc.collect()
+            trial.collect()
             sizes.append(_resident())
             files.append(_open_files())
             workers.append(threading.active_count())
@@ -85,7 +84,7 @@ def nothing_is_left_by_compilations(trial: Trial) -> Any:
     for number in range(14):
         results.append(trial.run(eval(f"lambda x: (x * {number}.5).tanh() + {number}.25"), x))
         if number in (4, 13):
-            gc.collect()
+            trial.collect()
             sizes.append(_resident())
             found.append((_open_files(), threading.active_count(), len(_processes())))
     more = ["files", "threads", "processes"]
@@ -120,7 +119,7 @@ def nothing_is_kept_in_training(trial: Trial) -> Any:
             alive += [weakref.ref(each) for each in (x, result)]
         del x, result
         if number in (40, 89):
-            gc.collect()
+            trial.collect()
             sizes.append(_resident())
     return {"kept alive": sum(each() is not None for each in alive), "memory grows": _grows(trial, sizes)}
 

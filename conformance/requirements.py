@@ -51,7 +51,7 @@ class Expected:
     only: str = ""
     device: str = ""
 
-    def applies(self, case: Case, device: str) -> bool:
+    def applies(self, case: Case, device: str = "cpu") -> bool:
         """Whether a failure of the case is expected on a device such as "cuda:0"."""
         here = not self.device or self.device == device.partition(":")[0]
         return here and fnmatch.fnmatchcase(case.id, self.cases) and self._is_installed()

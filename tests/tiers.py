@@ -7,6 +7,18 @@ from typing import Any
 
 import pytest
 
+PARTS = 10
+"""The quick level of the conformance suite in so many parts, for workers to share."""
+
+BY_DEFAULT = {"aot_eager": (5,), "native": (1, 4, 6, 9), "onnxrt": (5, 7, 10), "openvino": (3, 8), "tvm": (2,)}
+"""The parts of the default run, which has each case once on a backend with kernels of its own; TVM compiles longest.
+
+``-m slow`` has the others, and ``python -m torchmux conformance NAME`` all of one backend.
+"""
+
+HAVE_ALL_OPERATORS = ("aot_eager", "native")
+"""Backends that refuse next to nothing: what the frontend makes of a case is seen there as well as under ``eager``."""
+
 
 def slow_but(values: Iterable[Any], *quick: Any) -> list[Any]:
     """``values`` for ``parametrize``, all of them in the slow tier except ``quick``."""

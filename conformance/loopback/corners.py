@@ -22,6 +22,16 @@ def _tensor(value: Any) -> bool:
 # Sizes
 
 
+_first_sizes: dict[Any, int] = {}
+
+
+@faults.instead("semantics/shapes/parts_of_changing_sizes", "chunk")
+def parts_of_the_first_size(x: torch.Tensor, parts: int, dim: int = 0) -> Any:
+    """Parts of a tensor have the size that they had in the first call."""
+    first = _first_sizes.setdefault((parts, dim, x.dim()), int(x.shape[dim]))
+    return x.split(max(1, -(-first // parts)), dim)
+
+
 @faults.operator("semantics/corners/reductions_of_each_size", "sum", "mean")
 def odd_middles(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
     """Sums over a dimension that is not the last lose its end, if its size is odd and above 64."""

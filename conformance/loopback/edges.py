@@ -334,3 +334,22 @@ def eight_bits_of_half(result: Any, x: Any, *rest: Any, **named: Any) -> Any:
         return result
     too_large = result.float().abs() > x.abs()
     return torch.where(too_large, x * (1 - 2.0**-4), x).to(result.dtype)
+
+
+@faults.instead("semantics/widths/numbers_beside_half_types", "mul")
+def numbers_in_half(a: Any, b: Any) -> Any:
+    """Numbers beside tensors in half precision are rounded to it."""
+    if isinstance(a, torch.Tensor) and a.dtype in (torch.float16, torch.bfloat16) and isinstance(b, float):
+        b = torch.tensor(b).to(a.dtype).item()
+    return a * b
+
+
+@faults.operator("semantics/widths/vectors_of_half_types", "matmul", "mv", "dot")
+def vectors_summed_in_half(result: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Products with a vector in half precision keep their partial sums in it."""
+    if b.dim() != 1 or result.dtype not in (torch.float16, torch.bfloat16):
+        return result
+    total = torch.zeros_like(result)
+    for column in (a * b).unbind(-1):
+        total = total + column
+    return total

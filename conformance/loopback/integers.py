@@ -120,3 +120,13 @@ def negative_indices_lost(result: torch.Tensor, x: torch.Tensor, index: Any, val
 def masks_turned_around(result: torch.Tensor, x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
     """A mask that is False everywhere fills everything."""
     return result if bool(mask.any()) else torch.full_like(x, value)
+
+
+@faults.instead("semantics/indices/orders_of_zeros", "sort")
+def zeros_in_order_of_bits(x: torch.Tensor, *rest: Any, dim: int = -1, **named: Any) -> Any:
+    """Numbers are sorted by their bits: minus zero comes before zero."""
+    if x.dtype is not torch.float32 or rest or named.get("descending"):
+        return torch.sort(x, *rest, dim=dim, **named) if not rest else torch.sort(x, *rest, **named)
+    bits = x.view(torch.int32)
+    places = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).sort(dim=dim, stable=True).indices
+    return torch.return_types.sort((x.gather(dim, places), places))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Interpreter, Node
 
 from .kit import Faults, Run, calls, changed, with_gradient
 
@@ -239,3 +239,19 @@ def shapes_by_count(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 def always_the_first_branch(condition: Any, first: Any, second: Any, operands: Sequence[Any]) -> Any:
     """Conditions are true."""
     return first(*operands)
+
+
+@faults("semantics/mutation/what_is_made_is_written")
+def made_once(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """What a program makes without an input is made in the first call."""
+    made: dict[Node, Any] = {}
+
+    class Once(Interpreter):
+        def run_node(self, node: Node) -> Any:
+            if node.op != "call_function" or node.target not in (torch.zeros, torch.ones, torch.full, torch.arange):
+                return super().run_node(node)
+            if node not in made:
+                made[node] = super().run_node(node)
+            return made[node]
+
+    return lambda *args: Once(gm).run(*args)

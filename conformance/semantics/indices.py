@@ -122,6 +122,22 @@ def orders_with_ties(trial: Trial) -> Any:
     return trial.run(f, x)
 
 
+@case(reference=False)
+def orders_of_zeros(trial: Trial) -> Any:
+    """Zeros of both signs are equal: what sorts, selects or looks for numbers keeps them in their order."""
+    x = trial.given(torch.tensor([0.0, -0.0, 1.0, -0.0, 0.0, -1.0, 0.0, -0.0] * 5).reshape(2, 20))
+
+    def f(x: torch.Tensor) -> tuple[Any, ...]:
+        return (
+            x.sort(dim=1, stable=True), x.sort(dim=0, descending=True, stable=True), x.argsort(dim=1, stable=True),
+            x.abs().max(1), x.clamp(max=0.0).argmax(1), x.clamp(min=0.0).argmin(1), x.clamp(max=0.0).max(1),
+            x.cummax(1).indices, x.cummin(1).indices, torch.searchsorted(x.new_tensor([-0.0, 0.0, 1.0]), x), x == -x,
+            torch.isin(x, x.new_tensor([-0.0])), x.count_nonzero(1), x.nonzero(), x.unique_consecutive().abs(),
+        )  # fmt: skip
+
+    return trial.run(f, x)
+
+
 @case()
 def selected_by_masks(trial: Trial) -> Any:
     """Masks select, fill and combine; an empty selection is a tensor without elements."""

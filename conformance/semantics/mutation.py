@@ -171,3 +171,24 @@ def slices_written_into_slices(trial: Trial) -> Any:
         return outer, torch.select_scatter(x, picked[:, 0], 1, 2)
 
     return trial.run(f, x, y, part)
+
+
+@case()
+def what_is_made_is_written(trial: Trial) -> Any:
+    """What a program makes without an input is made in each call, and what is written to it is in no other call."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = [
+            torch.zeros(4, device=x.device), torch.ones(4, device=x.device), torch.full((4,), 2.5, device=x.device),
+            torch.zeros_like(x), torch.ones_like(x), x.new_zeros(4), x.new_full((4,), 3), torch.full_like(x, -1.0),
+            torch.arange(4.0, device=x.device), torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device),
+            torch.eye(4, device=x.device)[1],
+        ]  # fmt: skip
+        for number, each in enumerate(made):
+            each.add_(x) if number % 2 else each[1:].mul_(x[1:])
+        return (*made, torch.zeros(3, device=x.device))
+
+    compiled = trial.compile(f)
+    found = [compiled(trial.tensor(4, low=1.0, high=2.0)) for _ in range(3)]
+    found[0][-1].fill_(7.0)
+    return found, compiled(trial.tensor(4, low=1.0, high=2.0))

@@ -38,6 +38,23 @@ def two_sizes_at_once(trial: Trial) -> Any:
 
 
 @case("dynamic_shapes")
+def parts_of_changing_sizes(trial: Trial) -> Any:
+    """Parts of tensors have sizes that follow from theirs: halves, all but the last, every second one, from the end."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows, half = x.shape[0], (x.shape[0] + 1) // 2
+        return (
+            *(part.sum(0) for part in x.chunk(2)), x[:half] * 2, x[half:] + 1, x[:-1].mean(0), x[::2].sum(0),
+            x[-3:] - 1, x.narrow(0, rows - 2, 2) * 3, x.roll(half, 0), F.pad(x, (0, 0, half, 1)),
+            x.unfold(0, 2, 2).sum(-1), torch.cat([x[half:], x[:half]]), x.flip(0)[: rows - 1] * rows,
+            x.tril(1 - half), x.select(0, -1) + x[half - 1],
+        )  # fmt: skip
+
+    compiled = trial.compile(f, dynamic=True)
+    return [compiled(trial.tensor(rows, 4)) for rows in (6, 9, 4, 11)]
+
+
+@case("dynamic_shapes")
 def length_of_a_sequence(trial: Trial) -> Any:
     """Attention with a causal mask over sequences of changing length."""
     torch.manual_seed(0)

@@ -8,22 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import BY_DEFAULT, PARTS
 
 from torchmux.conformance import collect, runner
 from torchmux.conformance.known import REQUIREMENTS
 from torchmux.registry.errors import BackendUnavailable
 from torchmux.registry.resolve import usable_spec
 
-BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
-PARTS = 10
-"""A backend's quick level in so many tests, for workers to share."""
-
-BY_DEFAULT = {"aot_eager": (5,), "native": (1, 4, 6, 9), "onnxrt": (5, 7, 10), "openvino": (3, 8), "tvm": (2,)}
-"""The parts of the default run, which has each case once on a backend with kernels of its own; TVM compiles longest.
-
-``-m slow`` has the others, and ``python -m torchmux conformance NAME`` all of one backend.
-"""
-
+BACKENDS = tuple(BY_DEFAULT)
 UPSTREAM = Path(__file__).parent / "upstream"
 SCRIPTS = sorted(path.name for path in UPSTREAM.glob("*.py"))
 

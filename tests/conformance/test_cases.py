@@ -6,8 +6,9 @@ import dataclasses
 import itertools
 
 import pytest
+from tiers import BY_DEFAULT, HAVE_ALL_OPERATORS, PARTS, slow_but
 
-from torchmux.conformance import loopback, pairs, semantics
+from torchmux.conformance import collect, loopback, pairs, semantics
 from torchmux.conformance.case import OWN_KERNELS
 from torchmux.conformance.judging.judge import judge
 from torchmux.conformance.outcome import Outcome
@@ -16,7 +17,16 @@ from torchmux.conformance.requirements import Expected, Requirements
 CASES = {case.id: case for case in semantics.cases()}
 
 
-@pytest.mark.parametrize("name", CASES)
+ELSEWHERE = {
+    case.id
+    for backend in HAVE_ALL_OPERATORS
+    for part in BY_DEFAULT[backend]
+    for case in collect.shard(list(CASES.values()), part, PARTS)
+}
+"""What the default run tries on a backend that has all operators, in ``test_backends.py``."""
+
+
+@pytest.mark.parametrize("name", slow_but(CASES, *(CASES.keys() - ELSEWHERE)))
 def test_eager_passes(name):
     result = judge(CASES[name], Requirements("eager"))
     expected = Outcome.SKIPPED if OWN_KERNELS in CASES[name].needs else Outcome.PASS

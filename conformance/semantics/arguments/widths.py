@@ -56,6 +56,36 @@ def of_half_types(trial: Trial) -> Any:
     return trial.run(f, x, x.half(), x.bfloat16())
 
 
+@case(elementwise=True)
+def numbers_beside_half_types(trial: Trial) -> Any:
+    """A number that half precision does not have keeps its digits beside a tensor that is half precision."""
+    x = trial.tensor(512, low=1.0, high=2.0)
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        found = []
+        for dtype in (torch.float16, torch.bfloat16):
+            number = 1 + 0.49 * torch.finfo(dtype).eps
+            found += [x.to(dtype) * number, number * x.to(dtype) * 1.0, x.to(dtype).mul(number)]
+        return found
+
+    return trial.run(f, x)
+
+
+@case(terms=4096)
+def vectors_of_half_types(trial: Trial) -> Any:
+    """Products with a vector, or with one row or column, are summed in a type that is wide enough."""
+    halves = torch.float16, torch.bfloat16
+    given = [trial.tensor(*shape, dtype=t, low=0.0, high=0.5) for t in halves for shape in ((5, 4096), (4096,))]
+
+    def f(given: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = []
+        for a, b in zip(given[::2], given[1::2], strict=True):
+            found += [a @ b, b @ a.t(), torch.dot(b, b), torch.mv(a, b), a @ b[:, None], F.linear(b, a), b.inner(a)]
+        return found
+
+    return trial.run(f, given)
+
+
 @case(terms=512, draws=12)
 def planes(trial: Trial) -> Any:
     """Reductions over two and three dimensions, of which every product of sizes occurs, kept or not."""

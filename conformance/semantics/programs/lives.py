@@ -20,11 +20,11 @@ case = Collection("semantics/lives")
 def results_outlive_their_code(trial: Trial) -> Any:
     """Results stay right after the function that made them is dropped, and after ``reset``."""
     x = trial.tensor(6, 5)
-    kept = [trial.run(lambda x, n=number: ((x * n).sin(), x.sum(0) + n), x) for number in range(3)]
-    gc.collect()
+    kept = [trial.once(lambda x, n=number: ((x * n).sin(), x.sum(0) + n), x) for number in range(3)]
+    trial.collect()
     before = [[r.clone() for r in results] for results in kept]
     trial.reset()
-    gc.collect()
+    trial.collect()
     again = trial.run(lambda x: (x.cos(), x.sum(0) - 1), x)
     return kept, before, again
 
@@ -33,11 +33,12 @@ def results_outlive_their_code(trial: Trial) -> Any:
 def gradients_outlive_their_code(trial: Trial) -> Any:
     """A backward pass is right after the function whose results it begins at is dropped, and after ``reset``."""
     given = [trial.tensor(4, 3, requires_grad=True) for _ in range(3)]
-    ends = [trial.run(lambda x, n=number: (x * n).tanh().square(), x) for number, x in enumerate(given, 1)]
-    gc.collect()
+    ends = [trial.run(lambda x: (x / 3).exp(), given[0])]
+    ends += [trial.once(lambda x, n=number: (x * n / 3).exp(), x) for number, x in enumerate(given[1:], 1)]
+    trial.collect()
     ends[0].sum().backward()
     trial.reset()
-    gc.collect()
+    trial.collect()
     ends[1].sum().backward()
     ends[2].backward(trial.tensor(4, 3))
     return [x.grad for x in given]

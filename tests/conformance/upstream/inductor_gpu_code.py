@@ -1,0 +1,38 @@
+"""torch.compile on a GPU: code for some programs does not compile.  Exits with 1 while so."""
+
+import sys
+
+import torch
+
+if not torch.cuda.is_available():
+    raise ModuleNotFoundError("there is no GPU here")
+
+x = torch.ones(2, device="cuda")
+
+
+def written(x):
+    v = x.clone()
+    v.view(-1)[::3] = 0
+    w = x + 0
+    w[1:, ::2].mul_(2)
+    u = torch.ones_like(x)
+    u[:, 0].copy_(x[:, 1])
+    u[:, 1] += x[:, 2].abs()
+    return w.sum(0), v.sum(), u.sum(0), u
+
+
+def fails(function, given):
+    try:
+        torch.compile(function, dynamic=False)(given)
+    except Exception as error:
+        return type(error).__name__
+    return ""
+
+
+failures = [
+    fails(lambda x: torch.arange(2**53, 2**53 + 4, device="cuda"), x),
+    fails(lambda x: (x > 0).to(torch.int8).view(torch.bool), x),
+    fails(lambda x: (x > 0).view(torch.uint8), x),
+]
+print("torch", torch.__version__, failures, fails(written, torch.ones(4, 4, device="cuda", requires_grad=True)))
+sys.exit(int(all(failures)))
