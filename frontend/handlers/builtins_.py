@@ -41,10 +41,21 @@ if TYPE_CHECKING:
     from ..trace.tracer import Tracer
 
 NONE = ConstValue(None)
+ZERO = ConstValue(0)
 
 
-@handles(len, operator.length_hint)
+@handles(len)
 def len_(tr: Tracer, value: Value) -> Value:
+    return value.length(tr)
+
+
+@handles(operator.length_hint)
+def length_hint(tr: Tracer, value: Value, default: Value = ZERO) -> Value:
+    if isinstance(value, ObjectValue) and value.storage(tr) is None and value.special(tr, "__len__") is None:
+        hint = value.special(tr, "__length_hint__")
+        if hint is None:
+            return tr.fold(operator.length_hint, [object(), default.const(tr)], {})
+        return of_protocol(hint.call(tr, [], {}), "__len__")
     return value.length(tr)
 
 
@@ -165,7 +176,8 @@ def iter_(tr: Tracer, value: Value, *sentinel: Value) -> Value:
 def next_(tr: Tracer, value: Value, *default: Value) -> Value:
     if len(default) > 1:
         raise GraphBreak(breaks.C_FUNCTION, "next() with more than two arguments")
-    if not isinstance(value, (IteratorValue, ObjectValue)):
+    is_object = isinstance(value, ObjectValue) and tr.static_lookup(value.pytype(), "__next__") is not MISSING
+    if not is_object and not isinstance(value, IteratorValue):
         raise Raised(tr.make_exception(TypeError, f"{value.pytype().__name__!r} object is not an iterator"))
     if isinstance(value, ObjectValue) and not default:
         return value.call_method(tr, "__next__", [], {})
@@ -528,4 +540,5 @@ def operator_abs(tr: Tracer, value: Value) -> Value:
 
 @handles(operator.index)
 def index(tr: Tracer, value: Value) -> Value:
+    value = tr.as_index(value)
     return value if isinstance(value, SymValue) else tr.fold(operator.index, [value.const(tr)], {})

@@ -101,7 +101,7 @@ def deque(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(range)
 def range_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
-    return tr.fold(range, [a.const(tr) for a in args], {})
+    return tr.fold(range, [tr.as_index(a).const(tr) for a in args], {})
 
 
 @constructs(slice)

@@ -1,6 +1,7 @@
 """The iterators of itertools that consume their arguments once; those that build tuples are in combinatorics."""
 
 import itertools
+import operator
 import sys
 
 from .tables import polyfill, stands_for
@@ -160,6 +161,7 @@ def islice(iterable, /, *bounds):
         start, stop = bounds[0], bounds[1]
         if len(bounds) == 3:
             step = bounds[2]
+    stop, start, step = _as_index(stop), _as_index(start), _as_index(step)
     if not _is_bound(stop):
         raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
     if not _is_bound(start):
@@ -167,6 +169,10 @@ def islice(iterable, /, *bounds):
     if not _is_bound(step) or step == 0:
         raise ValueError("Step for islice() must be a positive integer or None.")
     return ISlice(iter(iterable), start or 0, stop, 1 if step is None else step)
+
+
+def _as_index(value):
+    return operator.index(value) if hasattr(type(value), "__index__") else value
 
 
 def _is_bound(value):

@@ -174,7 +174,15 @@ class Operators(Tracer):
                 return TupleValue([*left.items(self), *right.items(self)], cls=cls)
             return None
         if symbol == "*":
-            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+            is_left = isinstance(left, SequenceValue) or left.pytype() in (str, bytes)
+            sequence, count = (left, right) if is_left else (right, left)
+            if isinstance(count, ObjectValue):
+                if self.special_method(count, "__rmul__" if is_left else "__mul__") is not None:
+                    return None
+                is_text = isinstance(sequence, ConstValue) and sequence.pytype() in (str, bytes)
+                count = self.as_index(count) if is_text or isinstance(sequence, SequenceValue) else count
+                if is_text and count.is_const():
+                    return self.fold(operator.mul, [sequence.const(self), count.const(self)], {})
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
                 items = _repeated(sequence.items(self), count.const(self))
                 if isinstance(sequence, ListValue):
@@ -532,6 +540,10 @@ class Operators(Tracer):
         return owner.getattr(self, name)
 
     # --- text ------------------------------------------------------------------------------------------------------
+
+    def as_index(self, value: Value) -> Value:
+        method = value.special(self, "__index__") if isinstance(value, ObjectValue) else None
+        return value if method is None else of_protocol(method.call(self, [], {}), "__index__")
 
     def convert(self, value: Value, conversion: str) -> Value:
         """``!s``, ``!r`` and ``!a`` of f-strings, and ``str()``/``repr()``."""

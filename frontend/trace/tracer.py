@@ -348,6 +348,9 @@ class Operating(Protocol):
     def special_method(self, owner: Value, name: str) -> Value | None:
         """A special method looked up on the class, bound; None if there is none."""
 
+    def as_index(self, value: Value) -> Value:
+        """What Python takes for ``value`` where it needs an integer: an object of the program's says so itself."""
+
     def convert(self, value: Value, conversion: str) -> Value:
         """``str()``, ``repr()`` and ``ascii()``, as f-strings name them: s, r and a."""
 

@@ -140,7 +140,7 @@ class ConstValue(Value):
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         ask_member(tr, self.value, "__getitem__")
-        return tr.fold(operator.getitem, [self.value, key.const(tr)], {})
+        return tr.fold(operator.getitem, [self.value, tr.as_index(key).const(tr)], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         ask_member(tr, self.value, "__contains__")

@@ -547,7 +547,7 @@ def _is_behind_a_descriptor(cls: type, name: str) -> bool:
 _PLAIN_NEW = object.__dict__["__new__"]
 _PROTOCOLS: dict[str, type] = {
     "__bool__": bool, "__len__": int, "__hash__": int, "__repr__": str, "__str__": str, "__format__": str,
-    "__int__": int, "__float__": float, "__complex__": complex,
+    "__int__": int, "__index__": int, "__float__": float, "__complex__": complex,
 }  # fmt: skip
 
 

@@ -56,3 +56,75 @@ def test_the_readme_states_how_many_rows_there_are():
     )
     assert stated is not None
     assert int(stated[1]) == len(ROWS)
+
+
+# --- what the rows say of torch.compile -------------------------------------------------------------------------------
+
+
+def quantized_dtype(functions, compile_):
+    def told(x):
+        q = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+        return q.dtype, q.is_quantized
+
+    return compile_(told)(tensor())
+
+
+def gradient_to_differentiate(functions, compile_):
+    class Asks(functions["Asks"]):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2 if torch.is_grad_enabled() else grad * 3
+
+    w = torch.ones(4, requires_grad=True)
+    result = compile_(lambda x: Asks.apply(x * w).sum())(torch.ones(4))
+    return torch.autograd.grad(result, w, create_graph=True)[0].tolist()
+
+
+def mapped(functions, compile_):
+    class Adds(functions["Doubled"]):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return x * 5, in_dims[0]
+
+    return compile_(lambda x: torch.func.vmap(lambda row: Adds.apply(row))(x))(torch.ones(2, 2)).tolist()
+
+
+def absent(functions, compile_):
+    class Tells(functions["Both"]):
+        @staticmethod
+        def backward(ctx, first, second):
+            return first if second is None else first * 7
+
+    w = torch.ones(4, requires_grad=True)
+    compile_(lambda x: Tells.apply(x * w)[0])(torch.ones(4)).sum().backward()
+    return w.grad.tolist()
+
+
+def filled(functions, compile_):
+    def empty(x):
+        torch.use_deterministic_algorithms(True)
+        y = torch.empty(3)
+        torch.use_deterministic_algorithms(False)
+        return x + 0, y
+
+    return str(compile_(empty)(torch.ones(3))[1].isnan().all())
+
+
+def second_backward(functions, compile_):
+    w = torch.ones(4, requires_grad=True)
+    result = compile_(lambda x: functions["WritesSaved"].apply(x * w))(torch.ones(4)).sum()
+    result.backward(retain_graph=True)
+    try:
+        result.backward()
+    except RuntimeError:
+        return "refused"
+    return "done"
+
+
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the rows say what torch 2.13 does")
+@pytest.mark.parametrize("claim", [quantized_dtype, gradient_to_differentiate, mapped, absent, filled, second_backward])
+def test_what_torch_compile_makes_of_a_row_differs_and_what_we_make_of_it_does_not(claim, functions):
+    expected = claim(functions, lambda function: function)
+    torch._dynamo.reset()
+    assert claim(functions, lambda function: torch.compile(function, backend="aot_eager")) != expected
+    assert claim(functions, lambda function: torchmux.compile(function, backend="aot_eager")) == expected

@@ -302,6 +302,20 @@ class UserIterator(IteratorValue):
         return variable
 
 
+def _wraps_at_start() -> bool:
+    """Whether this Python makes an error of a StopIteration that is thrown into a generator that has not begun."""
+    try:
+        (each for each in range(0)).throw(StopIteration)
+    except RuntimeError:
+        return True
+    except StopIteration:
+        pass
+    return False
+
+
+_WRAPS_AT_START = _wraps_at_start()
+
+
 class GeneratorValue(IteratorValue):
     """A running generator: a suspended frame of the interpreter; ``made_by`` is the call that made it."""
 
@@ -337,8 +351,9 @@ class GeneratorValue(IteratorValue):
 
     def throw(self, tr: Tracer, error: Raised) -> Value:
         if self.done or not self.started:
+            is_wrapped = not self.done and _WRAPS_AT_START and error.value.pytype() is StopIteration
             self.done = True
-            raise error
+            raise Raised(tr.generator_raised_stop(error.value)) if is_wrapped else error
         return self._resume(tr, None, error)
 
     def _resume(self, tr: Tracer, value: Value | None, error: Raised | None) -> Value:

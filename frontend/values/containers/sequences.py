@@ -71,6 +71,7 @@ class SequenceValue(Value):
     def _index(self, tr: Tracer, key: Value) -> int | slice:
         if isinstance(key, SliceValue):
             return key.const(tr)
+        key = tr.as_index(key)
         if not issubclass(key.pytype(), (int, torch.Tensor)) and not hasattr(key.pytype(), "__index__"):
             kind = self.pytype().__name__
             raise Raised(
@@ -410,7 +411,7 @@ class RangeValue(Value):
         return tr.lift(getattr(self.value, name)) if name in ("start", "stop", "step") else super().getattr(tr, name)
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        return tr.fold(operator.getitem, [self.value, key.const(tr)], {})
+        return tr.fold(operator.getitem, [self.value, tr.as_index(key).const(tr)], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
         return ConstValue(item.const(tr) in self.value)
@@ -462,7 +463,7 @@ class SliceValue(Value):
         return self.start.is_const() and self.stop.is_const() and self.step.is_const()
 
     def const(self, tr: Tracer) -> slice:
-        return slice(self.start.const(tr), self.stop.const(tr), self.step.const(tr))
+        return slice(*(tr.as_index(each).const(tr) for each in (self.start, self.stop, self.step)))
 
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):

@@ -3,6 +3,8 @@
 import abc
 import collections.abc
 import copy
+import itertools
+import operator
 import typing
 import weakref
 from typing import Generic, Protocol, TypeVar, runtime_checkable
@@ -749,3 +751,56 @@ def case_objects_in_containers(x, many, table):
     table["b"] = many[0]
     table["a"].peer = many
     return x * sum(m.n for m in [*many, *table.values()]), max(many, key=lambda m: m.n) is many[1]
+
+
+class Position:
+    def __init__(self, place):
+        self.place = place
+
+    def __index__(self):
+        return self.place
+
+
+class Multiplies(Position):
+    def __rmul__(self, other):
+        return ("multiplied", other)
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), Position(1)))
+def case_objects_as_integers(x, one):
+    two, items = Position(2), [1, 2, 3]
+    grown = [0]
+    grown *= two
+    try:
+        repeated = [5] * two
+    except TypeError:
+        repeated = None
+    return (
+        x + items[one],
+        (items[one:], items[: Position(-1)], (4, 5)[one], "abc"[two], "abc"[one:], range(5)[two]),
+        (repeated, two * (1, 2), "ab" * two, grown, [1] * Multiplies(3)),
+        (operator.index(two), range(two), list(range(one, Position(7), two))),
+    )
+
+
+class Hinted:
+    def __length_hint__(self):
+        return 3
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), Position(2)))
+def case_objects_that_are_no_iterators(x, two):
+    said = []
+    for default in ((), (5,)):
+        try:
+            next(two, *default)
+        except TypeError as error:
+            said.append(str(error))
+    try:
+        (each for each in ()).throw(StopIteration)
+    except RuntimeError as error:
+        said.append(str(error))
+    except StopIteration:
+        said.append("stopped")
+    hints = operator.length_hint(two), operator.length_hint(two, 7), operator.length_hint(Hinted())
+    return x + 1, said, hints, operator.length_hint([1]), list(itertools.islice("abcd", two))
