@@ -161,6 +161,7 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
             "semantics/dtypes/eight_bits": _results(0, 1),
             "semantics/edges/beyond_integers": _results(2),
             "semantics/selections/joins_and_parts": r"(\[0\]\[4\]|\[1\]\[1\]): ",
+            "semantics/widths/numbers_beside_half_types": _results(0, 1, 2, 3, 4, 5),
         },
     ),
     (
@@ -269,21 +270,6 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
             "semantics/corners/layouts_of_what_is_made": rf"({_STRIDES}|{_SHARES})",
             "models/qwen3/inference": _STRIDES,
             "models/t5/inference": _STRIDES,
-        },
-    ),
-    (
-        "padding",
-        "Inductor pads products on a GPU, and returns parts of what it computed, with their strides.",
-        "cuda",
-        {
-            "life/calls/nothing_is_kept_in_training": _STRIDES,
-            "pairs/products/bfloat16-offset-large-inference-2_threads": _STRIDES,
-            "semantics/accuracy/products_float16": _STRIDES,
-            "semantics/corners/layouts_of_layers": _STRIDES,
-            "semantics/layers/attention": _STRIDES,
-            "semantics/modules/attention_of_other_lengths": _STRIDES,
-            "semantics/structure/large_products": _STRIDES,
-            "semantics/training/convolutions": _STRIDES,
         },
     ),
     (
@@ -438,17 +424,18 @@ class Inductor(Requirements):
             )
         ),
         *(
-            Expected(
-                case,
-                why,
-                f"{_SCRIPTS}inductor_{script}.py",
-                "torch>=2.11,<2.16",
-                only=only,
-                device=device,
-                sometimes=script == "padding",  # whether it pads is measured
-            )
+            Expected(case, why, f"{_SCRIPTS}inductor_{script}.py", "torch>=2.11,<2.16", only=only, device=device)
             for script, why, device, cases in _INDUCTOR
             for case, only in cases.items()
+        ),
+        Expected(
+            "*",
+            "Inductor pads products on a GPU where it finds that quicker, and returns parts of what it computed.",
+            _SCRIPTS + "inductor_padding.py",
+            "torch>=2.11,<2.16",
+            sometimes=True,  # it measures each time
+            only=rf"(process \d of \d: )?{_STRIDES}",
+            device="cuda",
         ),
     )
 
