@@ -223,6 +223,7 @@ def corrections() -> Table:
     ``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do.
     ``one_hot`` writes to new memory in the usual order; torch's formula compares, in the order of the classes.
     On GPUs, a resized image in channels last is one as well; torch's formulas make none of one with few channels.
+    On CPUs, what :func:`nearest_as_in_eager` says.
     """
     aten = torch.ops.aten
     resizing = (aten.upsample_nearest2d.vec, aten._upsample_nearest_exact2d.vec, aten.upsample_bilinear2d.vec)
@@ -233,7 +234,47 @@ def corrections() -> Table:
     }
 
 
+@contextlib.contextmanager
+def nearest_as_in_eager() -> Iterator[None]:
+    """While this lasts, nearest neighbors are traced to what eager's kernel for CPUs takes, also for autograd.
+
+    The kernel repeats elements where an image stays as it is, or doubles, whatever the factor is: 2.18 of 5 pixels are
+    10.  torch's formula always multiplies by the factor.
+    """
+    op = torch.ops.aten.upsample_nearest2d.vec
+    kernels = internals.python_kernels(op)
+    saved = dict(kernels)
+    for key in (internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd):
+        if key in saved:
+            kernels[key] = functools.partial(_nearest, saved[key])
+    internals.forget_dispatch(op)
+    try:
+        yield
+    finally:
+        kernels.update(saved)
+        internals.forget_dispatch(op)
+
+
+def _nearest(formula: Callable[..., Any], image: Tensor, size: Any, factors: Any) -> Any:
+    made = _by_size(image, size, factors)
+    return formula(image, size, factors) if made is NotImplemented else made
+
+
+def _by_size(image: Tensor, size: Any, factors: Any) -> Any:
+    """The nearest neighbors, without the factors that eager ignores; ``NotImplemented`` if it ignores none."""
+    if size is not None or factors is None or image.device.type != "cpu":
+        return NotImplemented
+    extents = image.shape[-2:]
+    counts = [torch.sym_int(n * f) for n, f in zip(extents, factors, strict=True)]
+    kept = [None if c in (n, 2 * n) else f for n, c, f in zip(extents, counts, factors, strict=True)]
+    if None not in kept:
+        return NotImplemented
+    return torch.ops.aten.upsample_nearest2d.default(image, counts, *kept)
+
+
 def _resized(op: Any, image: Tensor, *how: Any) -> Any:
+    if op is torch.ops.aten.upsample_nearest2d.vec and (made := _by_size(image, *how)) is not NotImplemented:
+        return made
     formula = internals.python_kernels(op).get(internals.DispatchKey.CompositeImplicitAutograd)
     last = image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
     if formula is None or image.device.type == "cpu" or not last:

@@ -144,9 +144,10 @@ class Derivatives:
             if torch.amp.is_autocast_available(kind)
         ]
         placeholders = captured.graph.find_nodes(op="placeholder")
-        # Those that gradients do not depend on may require some, as weights do of which autocast makes a cast.
+        # Those that gradients do not depend on may require some, as weights do of which autocast makes a cast.  Code
+        # reads the sizes of a tensor that no operator of the graph reads.
         self._left_out = [
-            (at, bool(placeholders[at].users))
+            (at, bool(placeholders[at].users) or _has_symbols(placeholders[at]))
             for at in joint.unused
             if at < len(placeholders) and getattr(example_inputs[at], "requires_grad", False)
         ]
@@ -270,6 +271,11 @@ class Derivatives:
             pairs.append((view._base if view._is_view() else view, gradient))
         used = [(r, g) for r, g in pairs if g is not None and isinstance(r, torch.Tensor) and r.requires_grad]
         return [r for r, _ in used], [g for _, g in used]
+
+
+def _has_symbols(placeholder: Node) -> bool:
+    known = placeholder.meta.get("example_value")
+    return isinstance(known, torch.Tensor) and any(type(n) is not int for n in (*known.shape, *known.stride()))
 
 
 def _is_differentiated(gradients: Sequence[Any]) -> bool:

@@ -231,6 +231,18 @@ def test_results_without_a_gradient(taken):
     assert taken.count("forward") == 5
 
 
+def test_sizes_of_what_the_graph_does_not_read(taken):
+    """Autocast casts the weight outside of the graph, which still reads its sizes."""
+    layer, norm = torch.nn.Linear(7, 7).to(device), torch.nn.GroupNorm(3, 6).to(device)
+    compiled = torchmux.compile(lambda x: norm(layer(x)), backend="native", dynamic=True)
+    for count in (2, 3, 5):
+        x = torch.randn(count, 6, 7, device=device)
+        with torch.autocast(device.type, torch.bfloat16):
+            result, expected = compiled(x), norm(layer(x))
+        torch.testing.assert_close(result, expected, atol=0.05, rtol=0.05)
+        result.float().sum().backward()
+
+
 def test_autocast_is_short(taken):
     """A region of autocast casts a weight once, whoever uses it, and passes are as short as elsewhere."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Conv1d(4, 2, 3)).to(device)
