@@ -64,9 +64,14 @@ def _are_exact(extents: Sequence[Any]) -> bool:
     return all(0 < n < 2**24 if type(n) is int else isinstance(n, index.Ix) for n in extents)
 
 
+def _given(scales: Sequence[Any], rank: int) -> tuple[Any, ...]:
+    """The factors of all dimensions; a graph leaves out those at the end that are None."""
+    return (*scales, *(None,) * (rank - len(scales)))
+
+
 def _nearest(op: Any, rank: int, middle: bool) -> Any:
     def lower(ctx: Context, a: Value, size: Any, *scales: Any) -> Any:
-        given = scales or (None,) * rank
+        given = _given(scales, rank)
         extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
         steps = _steps(extents, counts, given, middle)
         # In three dimensions, torch's kernel ignores factors for images of many channels in channels last.
@@ -89,7 +94,7 @@ def _nearest(op: Any, rank: int, middle: bool) -> Any:
 
 def _nearest_backward(op: Any, rank: int, middle: bool) -> Any:
     def lower(ctx: Context, grad: Value, size: Any, whole: Any, *scales: Any) -> Any:
-        given = scales or (None,) * rank
+        given = _given(scales, rank)
         steps = _steps(ctx.sizes()[-rank:], grad.sizes[-rank:], given, middle)
         if steps is None or not grad.dtype.is_floating_point:
             return calls.call(ctx, op, (grad, size, whole, *scales), {})
@@ -206,7 +211,7 @@ def _itself(a: Value, dtype: torch.dtype) -> Value:
 
 def _linear(op: Any, rank: int) -> Any:
     def lower(ctx: Context, a: Value, size: Any, align: bool, *scales: Any) -> Any:
-        given = scales or (None,) * rank
+        given = _given(scales, rank)
         extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
         exact = _are_exact((*extents, *counts))
         if not exact or not a.dtype.is_floating_point or ctx.program.device.type != "cpu":
