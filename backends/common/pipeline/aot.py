@@ -32,7 +32,7 @@ from .decompose import (
     drop_dead_code,
     kept_whole,
     lstms_as_in_eager,
-    nearest_as_in_eager,
+    resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
 from .saved import bases_saved
@@ -229,7 +229,7 @@ def _through_autograd(
         lstms_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),
         differentiated_whole(whole),
-        nearest_as_in_eager(),
+        resized_as_in_eager(),
     ):
         compiled = aot(
             CastingModule(gm) if may_cast(gm) else gm,

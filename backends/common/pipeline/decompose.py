@@ -223,10 +223,10 @@ def corrections() -> Table:
     ``native_batch_norm`` updates its running statistics, which its schema does not say; its successors' do.
     ``one_hot`` writes to new memory in the usual order; torch's formula compares, in the order of the classes.
     On GPUs, a resized image in channels last is one as well; torch's formulas make none of one with few channels.
-    On CPUs, what :func:`nearest_as_in_eager` says.
+    On CPUs, factors count as :func:`resized_as_in_eager` says.
     """
     aten = torch.ops.aten
-    resizing = (aten.upsample_nearest2d.vec, aten._upsample_nearest_exact2d.vec, aten.upsample_bilinear2d.vec)
+    resizing = (*_ignoring(), aten._upsample_nearest_exact2d.vec)
     return {
         aten.native_batch_norm.default: _native_batch_norm,
         aten.one_hot.default: _one_hot,
@@ -234,46 +234,55 @@ def corrections() -> Table:
     }
 
 
-@contextlib.contextmanager
-def nearest_as_in_eager() -> Iterator[None]:
-    """While this lasts, nearest neighbors are traced to what eager's kernel for CPUs takes, also for autograd.
+@functools.cache
+def _ignoring() -> dict[Any, tuple[int, ...]]:
+    """The operators whose kernels for CPUs ignore a factor where a size stays, or becomes so many times what it was."""
+    aten = torch.ops.aten
+    linear = aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec
+    return {aten.upsample_nearest2d.vec: (1, 2), **dict.fromkeys(linear, (1,))}
 
-    The kernel repeats elements where an image stays as it is, or doubles, whatever the factor is: 2.18 of 5 pixels are
-    10.  torch's formula always multiplies by the factor.
+
+@contextlib.contextmanager
+def resized_as_in_eager() -> Iterator[None]:
+    """While this lasts, images are resized as eager's kernels for CPUs do it, also for autograd.
+
+    For instance, 2.18 of 5 pixels are 10, and each is repeated.  torch's formulas always multiply by the factor.
     """
-    op = torch.ops.aten.upsample_nearest2d.vec
-    kernels = internals.python_kernels(op)
-    saved = dict(kernels)
-    for key in (internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd):
-        if key in saved:
-            kernels[key] = functools.partial(_nearest, saved[key])
-    internals.forget_dispatch(op)
+    saved = []
+    for op in _ignoring():
+        kernels = internals.python_kernels(op)
+        saved.append((op, dict(kernels)))
+        for key in (internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd):
+            if key in kernels:
+                kernels[key] = functools.partial(_by_size_or, kernels[key], op)
+        internals.forget_dispatch(op)
     try:
         yield
     finally:
-        kernels.update(saved)
-        internals.forget_dispatch(op)
+        for op, kernels in saved:
+            internals.python_kernels(op).update(kernels)
+            internals.forget_dispatch(op)
 
 
-def _nearest(formula: Callable[..., Any], image: Tensor, size: Any, factors: Any) -> Any:
-    made = _by_size(image, size, factors)
-    return formula(image, size, factors) if made is NotImplemented else made
+def _by_size_or(formula: Callable[..., Any], op: Any, *args: Any) -> Any:
+    made = _by_size(op, *args)
+    return formula(*args) if made is NotImplemented else made
 
 
-def _by_size(image: Tensor, size: Any, factors: Any) -> Any:
-    """The nearest neighbors, without the factors that eager ignores; ``NotImplemented`` if it ignores none."""
+def _by_size(op: Any, image: Tensor, size: Any, *how: Any) -> Any:
+    """The resized image, without the factors that eager ignores; ``NotImplemented`` if it ignores none."""
+    *align, factors = how
     if size is not None or factors is None or image.device.type != "cpu":
         return NotImplemented
-    extents = image.shape[-2:]
+    extents = image.shape[-len(factors) :]
     counts = [torch.sym_int(n * f) for n, f in zip(extents, factors, strict=True)]
-    kept = [None if c in (n, 2 * n) else f for n, c, f in zip(extents, counts, factors, strict=True)]
-    if None not in kept:
-        return NotImplemented
-    return torch.ops.aten.upsample_nearest2d.default(image, counts, *kept)
+    times = _ignoring()[op]
+    kept = [None if c in [t * n for t in times] else f for n, c, f in zip(extents, counts, factors, strict=True)]
+    return op.overloadpacket.default(image, counts, *align, *kept) if None in kept else NotImplemented
 
 
 def _resized(op: Any, image: Tensor, *how: Any) -> Any:
-    if op is torch.ops.aten.upsample_nearest2d.vec and (made := _by_size(image, *how)) is not NotImplemented:
+    if op in _ignoring() and (made := _by_size(op, image, *how)) is not NotImplemented:
         return made
     formula = internals.python_kernels(op).get(internals.DispatchKey.CompositeImplicitAutograd)
     last = image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()

@@ -14,11 +14,12 @@ BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known sizes", "symbolic sizes"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nearest_neighbors_of_an_image_that_stays_or_doubles(backend, dynamic, trains):
+def test_images_that_stay_or_double(backend, dynamic, trains):
     """2.18 of 5 pixels are 10, which eager takes twice each, and 1.1 of 5 are 5."""
 
     def resized(x):
-        return F.interpolate(x, scale_factor=(2.18, 1.1)), F.interpolate(x, scale_factor=(2.18, 1.7))
+        nearest = F.interpolate(x, scale_factor=(2.18, 1.1)), F.interpolate(x, scale_factor=(2.18, 1.7))
+        return *nearest, F.interpolate(x, scale_factor=(1.7, 1.1), mode="bilinear")
 
     if backend not in torchmux.list_backends():
         pytest.skip(f"{backend} is not installed")
@@ -31,4 +32,4 @@ def test_nearest_neighbors_of_an_image_that_stays_or_doubles(backend, dynamic, t
             sum((r * torch.arange(r.numel()).view(r.shape)).sum() for r in results).backward()
         gradients.append((*results, x.grad))
     for got, expected in zip(*gradients, strict=True):
-        assert got is expected is None or torch.equal(got, expected)
+        assert got is expected is None or torch.allclose(got, expected, rtol=1e-5, atol=1e-3)
