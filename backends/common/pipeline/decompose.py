@@ -243,25 +243,34 @@ def _ignoring() -> dict[Any, tuple[int, ...]]:
 
 
 @contextlib.contextmanager
-def resized_as_in_eager() -> Iterator[None]:
-    """While this lasts, images are resized as eager's kernels for CPUs do it, also for autograd.
-
-    For instance, 2.18 of 5 pixels are 10, and each is repeated.  torch's formulas always multiply by the factor.
-    """
+def _changed_kernels(operators: Iterable[Any], change: Callable[[Any, dict[Any, Any]], None]) -> Iterator[None]:
+    """While this lasts, operators have the Python kernels that ``change`` makes of theirs, in the whole process."""
     saved = []
-    for op in _ignoring():
+    for op in operators:
         kernels = internals.python_kernels(op)
         saved.append((op, dict(kernels)))
-        for key in (internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd):
-            if key in kernels:
-                kernels[key] = functools.partial(_by_size_or, kernels[key], op)
+        change(op, kernels)
         internals.forget_dispatch(op)
     try:
         yield
     finally:
         for op, kernels in saved:
+            internals.python_kernels(op).clear()
             internals.python_kernels(op).update(kernels)
             internals.forget_dispatch(op)
+
+
+def resized_as_in_eager() -> contextlib.AbstractContextManager[None]:
+    """While this lasts, images are resized as eager's kernels for CPUs do it, also for autograd.
+
+    For instance, 2.18 of 5 pixels are 10, and each is repeated.  torch's formulas always multiply by the factor.
+    """
+
+    def change(op: Any, kernels: dict[Any, Any]) -> None:
+        for key in kernels.keys() & {internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd}:
+            kernels[key] = functools.partial(_by_size_or, kernels[key], op)
+
+    return _changed_kernels(_ignoring(), change)
 
 
 def _by_size_or(formula: Callable[..., Any], op: Any, *args: Any) -> Any:
@@ -337,49 +346,33 @@ def can_stay_whole(op: Any) -> bool:
     return not schema.is_mutable and all(a.alias_info is None for a in (*schema.arguments, *schema.returns))
 
 
-@contextlib.contextmanager
-def kept_whole(operators: Iterable[Any]) -> Iterator[None]:
+def kept_whole(operators: Iterable[Any]) -> contextlib.AbstractContextManager[None]:
     """While this lasts, tracing below autograd records these composite operators instead of what they consist of.
 
     The tracer asks an operator to decompose itself and records it when the answer is ``NotImplemented``; so a
     composite kernel is installed that gives the tracer this answer.  Fake tensors ask too, to learn what comes out;
-    for them it does decompose.  It holds for the whole process while it lasts.
+    for them it does decompose.
     """
-    saved = []
     key = internals.DispatchKey.CompositeImplicitAutograd
-    for op in operators:
-        kernels = internals.python_kernels(op)
-        saved.append((op, dict(kernels)))
+
+    def change(op: Any, kernels: dict[Any, Any]) -> None:
         kernels[key] = functools.partial(_decline_to_tracer, op, kernels.get(key))
-        internals.forget_dispatch(op)
-    try:
-        yield
-    finally:
-        for op, kernels in saved:
-            internals.python_kernels(op).clear()
-            internals.python_kernels(op).update(kernels)
-            internals.forget_dispatch(op)
+
+    return _changed_kernels(operators, change)
 
 
-@contextlib.contextmanager
-def differentiated_whole(operators: Iterable[Any]) -> Iterator[None]:
+def differentiated_whole(operators: Iterable[Any]) -> contextlib.AbstractContextManager[None]:
     """While this lasts, autograd records what torch's C++ makes of these composite operators.
 
     Python kernels of torch would take them, and what they are made of, apart.
     """
-    saved = []
-    for op in [getattr(each.overloadpacket, name) for each in operators for name in each.overloadpacket.overloads()]:
-        kernels = internals.python_kernels(op)
-        saved.append((op, dict(kernels)))
+
+    def change(op: Any, kernels: dict[Any, Any]) -> None:
         for key in (internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd):
             kernels.pop(key, None)
-        internals.forget_dispatch(op)
-    try:
-        yield
-    finally:
-        for op, kernels in saved:
-            internals.python_kernels(op).update(kernels)
-            internals.forget_dispatch(op)
+
+    packets = [each.overloadpacket for each in operators]
+    return _changed_kernels([getattr(packet, name) for packet in packets for name in packet.overloads()], change)
 
 
 def _decline_to_tracer(op: Any, formula: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
