@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -285,9 +286,14 @@ def _by_size(op: Any, image: Tensor, size: Any, *how: Any) -> Any:
         return NotImplemented
     extents = image.shape[-len(factors) :]
     counts = [torch.sym_int(n * f) for n, f in zip(extents, factors, strict=True)]
-    times = _ignoring()[op]
-    kept = [None if c in [t * n for t in times] else f for n, c, f in zip(extents, counts, factors, strict=True)]
-    return op.overloadpacket.default(image, counts, *align, *kept) if None in kept else NotImplemented
+    # A whole factor is what the sizes say, and others lead there from the next smaller one alone: sizes that are
+    # symbolic are asked about nothing else.
+    times = [math.floor(f) if f != math.floor(f) and math.floor(f) in _ignoring()[op] else None for f in factors]
+    ignored = [t is not None and bool(c == t * n) for n, c, t in zip(extents, counts, times, strict=True)]
+    if not any(ignored):
+        return NotImplemented
+    kept = [None if is_ignored else f for f, is_ignored in zip(factors, ignored, strict=True)]
+    return op.overloadpacket.default(image, counts, *align, *kept)
 
 
 def _resized(op: Any, image: Tensor, *how: Any) -> Any:

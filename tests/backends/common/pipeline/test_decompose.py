@@ -33,3 +33,14 @@ def test_images_that_stay_or_double(backend, dynamic, trains):
         gradients.append((*results, x.grad))
     for got, expected in zip(*gradients, strict=True):
         assert got is expected is None or torch.allclose(got, expected, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+def test_whole_factors_of_symbolic_sizes(mode, trains):
+    """They are what the sizes say: nothing is asked about these, and native computes all of it for all of them."""
+    compiled = torchmux.compile(lambda x: F.interpolate(x, scale_factor=2.0, mode=mode), backend="native", dynamic=True)
+    for size in (5, 6, 9):
+        compiled(torch.randn(2, 3, size, size + 1, requires_grad=trains))
+    report = torchmux.report(compiled)
+    assert report.graph_count == 1 and not report.fallbacks
