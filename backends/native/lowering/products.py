@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..ir import index, operations as ops
-from ..ir.expressions import Node
+from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
 from ..ir.layout import followed_strides
 from ..ir.operations import binary, const
@@ -15,6 +15,7 @@ from ..ir.products import Attention, ComputedProduct, Product, elements_of
 from ..ir.program import Program, TensorRef
 from ..ir.values import Value
 from ..rewrites import attention_operator
+from . import calls
 from .calls import buffers_for, prepared
 from .registry import KEEP_COST, Context, aten, lowers
 
@@ -138,6 +139,9 @@ def _bmm(ctx: Context, left: Value, right: Value) -> Value:
 
 @lowers(aten.addmm.default, aten.baddbmm.default)
 def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    if _is_rounded_once(ctx, bias, left, right, beta, alpha):
+        op = aten.addmm.default if left.rank == 2 else aten.baddbmm.default
+        return calls.call(ctx, op, (bias, left, right), {"beta": beta, "alpha": alpha})  # type: ignore[no-any-return]
     plain = product(ctx, left, right, exact=True)
     grown = bias.expand(plain.sizes) if beta != 0 else None
 
@@ -153,6 +157,15 @@ def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 
         return node
 
     return Value(plain.sizes, ctx.dtype, element)
+
+
+def _is_rounded_once(ctx: Context, bias: Value, left: Value, right: Value, beta: Any, alpha: Any) -> bool:
+    """Whether only the library adds before it rounds.  Biases of columns are left to the target, which may do more."""
+    program = ctx.program
+    if compute_type(left.dtype) is left.dtype or (program.own_products and program.forms.computes_operand(left, right)):
+        return False
+    is_bias = bias.rank == 1 and left.rank == 2
+    return beta != 0 and not (is_bias and beta == 1 and alpha == 1)
 
 
 @lowers(aten.addbmm.default)

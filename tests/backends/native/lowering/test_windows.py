@@ -177,3 +177,11 @@ def test_folding(check: Any) -> None:
             return F.fold(x * 2, size, kernel, dilation, padding, stride) + 1  # noqa: B023 (called at once)
 
         assert "col2im" not in str(check(folded, columns).library_calls)
+
+
+@pytest.mark.parametrize("pad", [(-1, 2, 0, 1), (2, -1, 1, -1), (-1, -1, 3, 3), (-2, 1, 0, 0)])
+def test_a_circular_pad_that_cuts_off(pad):
+    """What it cuts off does not come back on the other side."""
+    x = torch.randn(1, 2, 5, 5)
+    compiled = torchmux.compile(lambda x: torch.nn.functional.pad(x, pad, mode="circular"), backend="native")
+    assert torch.equal(compiled(x), torch.nn.functional.pad(x, pad, mode="circular"))
