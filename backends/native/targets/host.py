@@ -53,8 +53,9 @@ class HostPrinter(ABC):
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
-            case ReadSize(name, at, extent):
-                return [f"{name} = {self.parameters[at]}{_TOLD[extent[0]].format(extent[1]) if extent else ''}"]
+            case ReadSize(name, at, extent, factor):
+                found = f"{self.parameters[at]}{_TOLD[extent[0]].format(extent[1]) if extent else ''}"
+                return [f"{name} = {found}{f' // {factor}' if factor > 1 else ''}"]
             case Require(need):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
             case FitInput():
