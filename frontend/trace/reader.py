@@ -56,6 +56,7 @@ from ..values.contexts import wrap_context
 from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
 from ..values.facets.context_variables import ContextVariableValue
+from ..values.facets.scripted import ScriptedValue
 from ..values.facets.supers import wrap_super
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.meshes import class_value, wrap_distributed
@@ -250,6 +251,9 @@ class Reader(Namespaces):
             )
         if isinstance(obj, BaseException):
             return wrap_exception(self, obj, source)
+        if cls is torch.jit.ScriptFunction:
+            self._identity(obj, source)
+            return ScriptedValue(obj, source)
         if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
             self._identity(obj, source)
             return DisabledValue(obj, f"calling a {cls.__name__}", breaks.OPERATION, source)
