@@ -551,7 +551,7 @@ class IteratorArguments(Source):
 
 @kind
 class Proxied(Source):
-    """The mapping behind a ``MappingProxyType``, which only the garbage collector knows."""
+    """The mapping behind a ``MappingProxyType`` or a view, which only the garbage collector knows."""
 
     parent: Source
 
