@@ -15,7 +15,7 @@ import torch
 from ..ir import index
 from ..ir.expressions import Buffer
 from ..ir.index import Index
-from ..ir.program import TensorRef
+from ..ir.program import Solved, TensorRef
 from ..schedule.host import (
     Allocate,
     CallOperator,
@@ -53,6 +53,8 @@ class HostPrinter(ABC):
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
+            case ReadSize(name, at, Solved(factor, offset)):
+                return [f"{name} = ({self.parameters[at]} - ({offset})) // {factor}"]
             case ReadSize(name, at, extent):
                 return [f"{name} = {self.parameters[at]}{_TOLD[extent[0]].format(extent[1]) if extent else ''}"]
             case Require(need):

@@ -12,7 +12,7 @@ from ... import faults
 from ...ir import index
 from ...ir.expressions import Buffer
 from ...ir.index import Index
-from ...ir.program import TensorRef
+from ...ir.program import Solved, TensorRef
 from ...schedule.host import (
     Allocate,
     FitInput,
@@ -74,6 +74,8 @@ class _Printer:
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
+            case ReadSize(name, at, Solved(factor, offset)):
+                return [f"const i64 {name} = ({self._number(at, None)} - ({offset})) / {factor};"]
             case ReadSize(name, at, extent):
                 return [f"const i64 {name} = {self._number(at, extent)};"]
             case Require(need):
