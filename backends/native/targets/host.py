@@ -55,7 +55,7 @@ class HostPrinter(ABC):
         match step:
             case ReadSize(name, at, Solved(factor, offset)):
                 return [f"{name} = ({self.parameters[at]} - ({offset})) // {factor}"]
-            case ReadSize(name, at, extent):
+            case ReadSize(name, at, (tuple() | None) as extent):
                 return [f"{name} = {self.parameters[at]}{_TOLD[extent[0]].format(extent[1]) if extent else ''}"]
             case Require(need):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]

@@ -76,7 +76,7 @@ class _Printer:
         match step:
             case ReadSize(name, at, Solved(factor, offset)):
                 return [f"const i64 {name} = ({self._number(at, None)} - ({offset})) / {factor};"]
-            case ReadSize(name, at, extent):
+            case ReadSize(name, at, (tuple() | None) as extent):
                 return [f"const i64 {name} = {self._number(at, extent)};"]
             case Require(need):
                 return [f"if ({text_in_cpp(need.size)} == 0) return fail({json.dumps(need.words)});"]
