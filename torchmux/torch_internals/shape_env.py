@@ -182,7 +182,10 @@ def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
     """
     from torch.utils._sympy.interp import sympy_interp
 
-    return sympy_interp(_operator_analysis(), symbols, expr)
+    try:
+        return sympy_interp(_operator_analysis(), symbols, expr)
+    except AttributeError as error:  # it has no name for the function
+        raise NotImplementedError(str(error)) from None
 
 
 _operators_only: Any = None

@@ -19,7 +19,7 @@ from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.layout import image_layout
 from ..ir.operations import Unsupported
-from ..ir.program import Extent, Program, TensorRef
+from ..ir.program import Extent, Program, Solved, TensorRef
 from ..ir.values import Place, Value
 from ..rewrites.decisive import decisive
 from ..rewrites.freezing import is_frozen
@@ -41,6 +41,7 @@ class SymbolicSizes:
     def __init__(self) -> None:
         self.seen: dict[str, Any] = {}
         self._symbols: dict[Any, Index] = {}
+        self.given: dict[Any, str] = {}  # expressions that are inputs themselves, and what they are called
 
     def __call__(self, value: Any) -> Index:
         if isinstance(value, int):
@@ -56,9 +57,15 @@ class SymbolicSizes:
             for s in tensor.stride()
         )
 
+    def of(self, expr: Any, shape_env: Any) -> Index:
+        """An expression of ``shape_env``."""
+        return self._expression(expr, shape_env)
+
     def _expression(self, expr: Any, shape_env: Any, stride: bool = False) -> Index:
         if expr.is_Integer:
             return int(expr)
+        if expr in self.given:
+            return index.size(self.given[expr], internals.least_of(shape_env, expr))
         if expr.is_Symbol:
             if expr not in self._symbols:
                 self._symbols[expr] = self._symbol(expr, shape_env)
@@ -140,6 +147,7 @@ class _Lowering:
         self.size = SymbolicSizes()
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}
+        self.solved: dict[Node, Solved] = {}  # inputs from which the symbol in them follows
         self.writes = Writes(gm.graph, program, self.env)
         self.decisive = decisive(gm.graph)
         self.chain: dict[Node, int] = {}  # how many operators lead to a node since memory was read
@@ -148,6 +156,7 @@ class _Lowering:
         # Images that the caller sees have torch's layout; if there are many, as in training, this determines the rest.
         results = [n.meta.get("val") for n in self.gm.graph.output_node().args[0] if isinstance(n, Node)]
         self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
+        self._name_numbers()
         for node in self.gm.graph.nodes:
             self.program.current = node
             if node.op == "placeholder" and _is_negative(node.meta.get("val")):
@@ -174,6 +183,21 @@ class _Lowering:
 
     # --- inputs and outputs ---------------------------------------------------------------------------------------
 
+    def _name_numbers(self) -> None:
+        """Find out which numbers among the inputs are symbols, tell one, or have to be taken as they are."""
+        inputs = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
+        found = [n.meta.get("val") for n in inputs]
+        extents = [e for v in found if isinstance(v, torch.Tensor) for e in (*v.shape, *v.stride())]
+        known = {e.node.expr for e in (*extents, *found) if isinstance(e, torch.SymInt) and e.node.expr.is_Symbol}
+        for node, number in zip(inputs, found, strict=True):
+            if not isinstance(number, torch.SymInt) or number.node.expr.free_symbols <= known:
+                continue
+            if (solved := _solved(number.node.expr)) is not None:
+                self.solved[node] = solved
+                known |= number.node.expr.free_symbols
+            else:
+                self.size.given[number.node.expr] = node.name
+
     def _input(self, node: Node) -> Any:
         fake = node.meta["val"]
         if isinstance(fake, torch.Tensor):
@@ -185,9 +209,13 @@ class _Lowering:
         if isinstance(fake, (int, torch.SymInt)) and not isinstance(fake, bool):
             value = self.size(fake)
             position = len(self.program.inputs)
-            name, factor = _multiple(value) or ("", 1)
+            if node in self.solved:
+                (symbol,) = fake.node.expr.free_symbols  # type: ignore[union-attr]
+                name, factor = _multiple(self.size.of(symbol, fake.node.shape_env)) or ("", 1)  # type: ignore[union-attr]
+            else:
+                name, factor = _multiple(value) or ("", 1)
             if name:
-                self.program.symbols.setdefault(name, (position, None, factor))
+                self.program.symbols.setdefault(name, (position, self.solved.get(node), factor))
             self.program.inputs.append(name)
             return value
         self.program.inputs.append("")
@@ -506,3 +534,13 @@ def _too_large(node: Node) -> Any:
         if not (dtype.is_floating_point and not math.isfinite(number)):
             return number
     return None
+
+
+def _solved(expr: Any) -> Solved | None:
+    """How the only symbol of an expression follows from its value, if the expression is linear in it."""
+    if len(expr.free_symbols) != 1:
+        return None
+    (symbol,) = expr.free_symbols
+    factor = expr.coeff(symbol)
+    offset = (expr - factor * symbol).expand()
+    return Solved(int(factor), int(offset)) if factor.is_Integer and factor and offset.is_Integer else None

@@ -15,7 +15,7 @@ from torchmux.config import config
 
 from ..ir.expressions import Buffer
 from ..ir.index import Index
-from ..ir.program import Call, Extent, Need, Program, TensorRef
+from ..ir.program import Call, Extent, Need, Program, Solved, TensorRef
 from . import memory
 from .kernel import Kernel
 from .memory import Arena
@@ -28,11 +28,12 @@ from .verify import verify_nest
 
 @dataclass(frozen=True)
 class ReadSize:
-    """``name`` is the input at a position, a number, or one of its sizes or strides, divided by a factor of it."""
+    """``name`` is the input at a position, a number, what follows from it, or one of its sizes or strides, divided by a
+    factor of it."""
 
     name: str
     input: int
-    extent: Extent | None
+    extent: Extent | Solved | None
     factor: int
 
 
