@@ -33,8 +33,9 @@ END_SECONDS = 30.0
 PATIENCE = {"models": 5.0}
 """Multiples of the time limit for the cases of a subject: models have more to compile."""
 
-_FORKS = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-"""A worker forks eager's process, and CUDA works in no copy of a process that has asked it whether there is a GPU."""
+_NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+"""For cases on a CPU.  A worker forks eager's process, and CUDA works in no copy of a process; autograd asks it there
+how many GPUs there are, unless the answer is known before."""
 
 FRESH_AFTER = 500
 """How many cases one process runs: loaded code stays mapped, and Linux allows a process 65,530 mappings."""
@@ -322,10 +323,10 @@ class Worker:
         # -P: it imports what this process would, not modules in the current folder.
         command = [sys.executable, "-P", "-m", "torchmux.conformance.worker"]
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+        more = {**(_NO_GPU if (head.get("device") or "cpu") == "cpu" else {}), **(environment or {})}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, env={**os.environ, **_FORKS, "PYTHONPATH": path, **(environment or {})},
-            cwd=self.folder,
+            start_new_session=True, env={**os.environ, "PYTHONPATH": path, **more}, cwd=self.folder,
         )  # fmt: skip
         self.alive = True
         self._temporary, self._home = (environment or {}).get("TMPDIR"), (environment or {}).get("HOME")

@@ -32,6 +32,9 @@ START_S = 60.0
 FOR_OTHER_INPUTS = 0.1
 """The share of the budget in which the referee begins runs on inputs other than those of the call."""
 
+ON_DEVICE = 4
+"""How many processes compile at the same time for an accelerator."""
+
 FOR_DRAWING = 0.25
 """The share of the budget in which the referee measures eager's error again, where a candidate differs from eager."""
 
@@ -48,6 +51,7 @@ class Admission:
         budget: seconds for the whole measurement, which extend what eager may take.
         training: whether the graph has a backward pass.
         cold: whether they compile with empty caches.
+        on_device: whether the graph runs on an accelerator: then candidates compile while the referee computes.
         ends: on the clock of ``time.monotonic``; the candidates whose turn has not come by then are lost.
     """
 
@@ -62,6 +66,7 @@ class Admission:
         ends: float,
         training: bool,
         cold: bool = False,
+        on_device: bool = False,
     ) -> None:
         births.prepare()
         self.folder = folder
@@ -71,12 +76,15 @@ class Admission:
         self.ends = ends
         self.training = training
         self.cold = cold
+        self.on_device = on_device
         self.processes: dict[str, Process] = {}
         self._growth: dict[str, Growth] = {}
         self._tried = 0
         self._stack = contextlib.ExitStack()
         self._judging = threading.Lock()
         self._like: list[str] = []
+        self.referee: Process | None = None
+        self._has_reference = threading.Event()
         if parcel is not None:
             parcel.save(folder / PARCEL)
 
@@ -94,14 +102,14 @@ class Admission:
         """
         numbers = range(self._tried, self._tried + len(candidates))
         self._tried += len(candidates)
-        alone = 1 if candidates[0].backend == EAGER else 0
+        alone = 1 if candidates[0].backend == EAGER and not self.on_device else 0
         for candidate, number in zip(candidates[:alone], numbers, strict=False):
             self._admit(candidate, number)
         with ThreadPoolExecutor(self._at_once(), "torchmux-auto") as pool:
             tried = pool.map(self._admit, candidates[alone:], numbers[alone:])
             try:
-                for candidate in candidates:
-                    if candidate.backend != EAGER:
+                for at, candidate in enumerate(candidates):
+                    if at >= alone:
                         next(tried)
                     if candidate.name in self.processes:
                         after(candidate.name)
@@ -140,8 +148,10 @@ class Admission:
 
     def _at_once(self) -> int:
         """How many may compile at the same time."""
-        cores = len(os.sched_getaffinity(0)) // max(1, torch.get_num_threads())
-        return max(1, min(cores, free_memory() // max(1, self.memory)))
+        cores = len(os.sched_getaffinity(0))
+        if self.on_device:  # the cores do nothing else; each has tensors of its own on the device
+            return max(2, min(cores // 2, ON_DEVICE, free_memory() // max(1, self.memory)))
+        return max(1, min(cores // max(1, torch.get_num_threads()), free_memory() // max(1, self.memory)))
 
     def _admit(self, candidate: Candidate, number: int) -> None:
         """Start a candidate's process, have it compile and run, and have the referee judge what comes out."""
@@ -159,6 +169,9 @@ class Admission:
             row.verdict, row.reason = row.verdict or "lost", str(lost)
             log.info("auto: %s is out: %s", candidate.name, lost)
             return
+        finally:
+            if candidate.backend == EAGER:
+                self._has_reference.set()  # or there will be none
         if said := process.said():
             log.info("auto: %s wrote to the standard error: %s", candidate.name, said[:1000])
         self.processes[candidate.name] = process
@@ -171,6 +184,7 @@ class Admission:
             self.referee = process
             shares = {"seconds": self.budget * FOR_OTHER_INPUTS, "drawing": self.budget * FOR_DRAWING}
             self._like = process.ask("reference", time.monotonic() + START_S + self.budget, **shares)["like"]
+            self._has_reference.set()
         answer = process.ask("compile", max(self.ends, time.monotonic() + 1.0))
         row = self.rows[candidate.name]
         row.compile_seconds, row.share = answer["seconds"], answer["share"]
@@ -179,12 +193,15 @@ class Admission:
             raise Lost(f"it leaves everything to torch: {answer['why']}")
 
     def _judge(self, process: Process, candidate: Candidate, number: int) -> None:
+        self._has_reference.wait()
+        if self.referee is None:
+            raise Lost("it could not be judged, since eager's own process was lost")
         results = str(self.folder / f"results{number}")
         until = max(self.ends, time.monotonic() + 1.0)
         runs = trial.names(self._like, keeps=candidate.keeps)
-        process.ask("results", until, to=results, names=runs)
+        written = process.ask("results", until, to=results, names=runs)["written"]
         with self._judging:
-            verdict = self.referee.ask("judge", time.monotonic() + START_S + self.budget, of=results, names=runs)
+            verdict = self.referee.ask("judge", time.monotonic() + START_S + self.budget, of=results, names=written)
         row = self.rows[candidate.name]
         if verdict["wrong"]:
             row.verdict = "wrong"

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from torchmux.scratch import scratch_folder
 
 from .admission import Admission, free_memory
@@ -93,6 +95,7 @@ class Measurement:
                 ends=0.0,
                 training=self.training,
                 cold=self.objective.is_cold,
+                on_device=any(isinstance(v, torch.Tensor) and v.device.type != "cpu" for v in self.parcel.inputs),
             )
             self.parcel = None  # the inputs of the call are in a file from here on
             stack.enter_context(self.turn())

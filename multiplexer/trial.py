@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from torchmux import program_calls
-from torchmux.conformance.oracle import nudged, reach, sharing
+from torchmux.conformance.oracle import nudged, random_like, reach, sharing
 
 from . import surroundings
 from .parcel import Parcel
@@ -297,9 +297,7 @@ def _detached(value: Any) -> Any:
 def _weights(outputs: Sequence[Any]) -> list[Any]:
     draw = torch.Generator().manual_seed(SEED)
     return [
-        torch.randn(v.shape, generator=draw, dtype=torch.float64).to(v.device, v.dtype)
-        if isinstance(v, torch.Tensor) and v.requires_grad
-        else None
+        random_like(v, torch.randn, draw).to(v.dtype) if isinstance(v, torch.Tensor) and v.requires_grad else None
         for v in outputs
     ]
 

@@ -71,6 +71,7 @@ class Apart(Referee):
 
 def copied(find: Callable[[str], Case]) -> Apart:
     """A copy of this process as it is now, for cases on a CPU: drivers of other devices work in no copy."""
+    torch.cuda.is_available()  # the copy remembers the answer, and does not ask
     questions, asked = os.pipe()
     answers, told = os.pipe()
     parent = os.getpid()

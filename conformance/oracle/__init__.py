@@ -6,6 +6,6 @@
 """
 
 from .bounds import DRAWS, reach
-from .tensors import Difference, compare_tensors, distance, largest, nudged, sharing
+from .tensors import Difference, compare_tensors, distance, largest, nudged, random_like, sharing
 
-__all__ = ["DRAWS", "Difference", "compare_tensors", "distance", "largest", "nudged", "reach", "sharing"]
+__all__ = ["DRAWS", "Difference", "compare_tensors", "distance", "largest", "nudged", "random_like", "reach", "sharing"]

@@ -11,13 +11,16 @@ infinity by itself, say, where the kernel for another layout does not.  There, e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from . import bounds
+
+PERIOD = 1_000_003
+"""After how many elements random numbers repeat; a prime, so that no two rows of a tensor have the same."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,22 @@ def nudged(
     """
     if not value.is_floating_point():
         return value
-    steps = torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device) * 2 - 1
+    steps = random_like(value, torch.rand, generator) * 2 - 1
     unit = torch.finfo(precision or value.dtype).eps
     unit *= reach if value.dtype in (torch.float32, torch.float64) else 1.0
     return (value.double() * (1 + unit * steps)).to(value.dtype)
+
+
+def random_like(like: torch.Tensor, draw: Callable[..., torch.Tensor], generator: torch.Generator) -> torch.Tensor:
+    """Random float64 numbers of ``draw`` (:func:`torch.rand` or :func:`torch.randn`) for each element of ``like``.
+
+    Those of a large tensor repeat, since to draw them costs more than to use them.  Every device gets the same.
+    """
+    number = like.numel()
+    some = draw(min(number, PERIOD), generator=generator, dtype=torch.float64).to(like.device)
+    if number > PERIOD:
+        some = some.repeat(-(-number // PERIOD))[:number]
+    return some.reshape(like.shape)
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -230,7 +245,7 @@ def _allowed(
         return errors.allowed(own if excess is None else torch.maximum(own, excess))
     typical = float(own.median())
     if excess is None:
-        typical = float(own.kthvalue(1 + int(0.99 * (own.numel() - 1))).values)
+        typical = _in_order(own, int(0.99 * (own.numel() - 1)))
         typical *= bounds.extreme(own.numel()) if few_draws else 1.0
         return errors.allowed(own.clamp(min=typical), errors.unit.max())
     allowed = errors.allowed(torch.maximum(own, excess).clamp(min=typical))
@@ -238,6 +253,13 @@ def _allowed(
     if float((errors.eager - errors.exact).abs().max()) >= float(errors.exact.abs().max()):
         allowed = allowed + torch.finfo(dtype).eps * scale
     return allowed
+
+
+def _in_order(numbers: torch.Tensor, place: int) -> float:
+    """The number that so many are below.  On a GPU, one multiprocessor selects it, and all of them sort."""
+    if numbers.is_cuda:
+        return float(numbers.sort().values[place])
+    return float(numbers.kthvalue(1 + place).values)
 
 
 def _slack(dtype: torch.dtype, alone: bool) -> float:

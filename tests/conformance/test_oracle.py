@@ -11,7 +11,7 @@ import torch
 
 from torchmux.conformance import oracle
 from torchmux.conformance.case import Trial
-from torchmux.conformance.oracle import observation
+from torchmux.conformance.oracle import observation, tensors
 
 X = torch.linspace(-2, 2, 12).view(3, 4)
 
@@ -280,3 +280,14 @@ def test_the_largest_error_grows_with_the_number_of_elements_where_draws_are_few
     assert not differs(5.0, few_draws=True)
     assert differs(5.0, few_draws=False)
     assert differs(8.0, few_draws=True)
+
+
+def test_random_numbers_of_large_tensors_repeat(monkeypatch):
+    """Those of small ones are torch's own."""
+    small, large = torch.empty(4, 5), torch.empty(7, 5)
+    found = oracle.random_like(small, torch.randn, torch.Generator().manual_seed(2))
+    assert torch.equal(found, torch.randn(4, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64))
+    monkeypatch.setattr(tensors, "PERIOD", 11)
+    found = oracle.random_like(large, torch.rand, torch.Generator().manual_seed(1))
+    assert found.shape == large.shape and torch.equal(found.flatten()[11:], found.flatten()[:-11])
+    assert len(found.unique(dim=0)) == 7

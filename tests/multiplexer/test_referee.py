@@ -80,3 +80,27 @@ def test_rounding_errors_may_decide_on_the_side_of_a_threshold(judged) -> None:
     right, wrong = judged(x, errs_by(1e-6), errs_by(1e-3), program=decides)
     assert right == ""
     assert "is off by" in wrong
+
+
+def test_what_is_the_same_once_more_is_not_written(tmp_path: Path) -> None:
+    """A second call with other bits is."""
+    calls = [0]
+
+    def drifts(gm: torch.fx.GraphModule) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            calls[0] += 1
+            return [gm(*args)[0] + calls[0]]
+
+        return run
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        pack(gm, inputs, training=False, static_inputs=(), strict=False).save(tmp_path / PARCEL)
+        return gm.forward
+
+    torchmux.compile(cancels, backend=backend, fullgraph=True)(torch.randn(8, 64))
+    process = worker.Worker({"parcel": str(tmp_path / PARCEL), "folder": str(tmp_path)})
+    names = ["call", "again", "other", "thread", "kept"]
+    process.run = process.gm.forward
+    assert process.results(str(tmp_path / "same"), names)["written"] == ["call", "other"]
+    process.run = drifts(process.gm)
+    assert process.results(str(tmp_path / "drifts"), names)["written"] == ["call", "again", "other", "thread"]

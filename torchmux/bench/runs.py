@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torchmux import torch_internals as internals
-from torchmux.conformance.oracle import nudged, reach
+from torchmux.conformance.oracle import nudged, random_like, reach
 from torchmux.zoo.compare import tensors_in
 
 from .programs import Loaded
@@ -241,7 +241,7 @@ def _random_state() -> list[torch.Tensor]:
 
 
 def _disturbed(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    factor = 0.5 + torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device)
+    factor = 0.5 + random_like(value, torch.rand, generator)
     return (value * factor).to(value.dtype)
 
 

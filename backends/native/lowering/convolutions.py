@@ -24,6 +24,8 @@ _OP = aten.convolution.default
 
 @lowers(_OP)
 def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> Value:
+    rank = weight.rank - 2
+    settings = tuple([*s] * rank if isinstance(s, list) and len(s) == 1 else s for s in settings)  # one for all
     if _is_filter(ctx, x, weight, settings):
         return _filtered(ctx, x, weight, bias, *settings)
     order = _order(ctx, x, weight, settings)

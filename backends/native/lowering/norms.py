@@ -14,7 +14,7 @@ from ..ir.operations import binary, const
 from ..ir.values import Value
 from .pointwise import rsqrt
 from .reductions import moments
-from .registry import Context, aten, lowers
+from .registry import Context, as_stored, aten, lowers
 
 
 def _inverse_root(ctx: Context, variance: Value, eps: float) -> Value:
@@ -45,12 +45,17 @@ def _as(value: Value, dtype: torch.dtype) -> Value:
 
 @lowers(aten.native_layer_norm.default)
 def _layer_norm(ctx: Context, a: Value, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value]:
-    dims = list(range(a.rank - len(shape), a.rank))
+    dims, a = list(range(a.rank - len(shape), a.rank)), _input(a)
     mean, variance = moments(ctx, a, dims, 0)
     scale = _inverse_root(ctx, variance, eps)
     grow = [v.expand(a.sizes) if v is not None else None for v in (mean, scale, weight, bias)]
     result = _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype)  # type: ignore[arg-type]
     return result, _as(mean, ctx.val[1].dtype), _as(scale, ctx.val[2].dtype)
+
+
+def _input(a: Value) -> Value:
+    """What a normalization reads: its backward pass, whose result nearly cancels, converts the same rounded numbers."""
+    return as_stored(a) if a.place is None and compute_type(a.dtype) is not a.dtype else a
 
 
 def _per_channel(value: Value | None, a: Value) -> Value | None:
@@ -113,6 +118,7 @@ def _moved(old: Value, new: Value, momentum: float) -> Value:
 
 
 def _by_own_statistics(ctx: Context, a: Value, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value, Value]:
+    a = _input(a)
     mean, variance, scale = _batch_statistics(ctx, a, eps)
     grow = [_per_channel(v, a) for v in (mean, scale, weight, bias)]
     return _affine(a, grow[0], grow[1], grow[2], grow[3], ctx.val[0].dtype), mean, variance, scale  # type: ignore[arg-type]
@@ -268,7 +274,7 @@ def _group_norm(
 ) -> tuple[Value, Value, Value]:
     per = index.exact(channels, groups)
     ctx.keep(a)
-    split = a.view((n, groups, per, space))
+    split = _input(a).view((n, groups, per, space))
     strides = (image_layout(a) if a.place is None else a.place.strides) or (0,)
     side_by_side = type(per) is int and 1 < per < _FEW_CHANNELS and strides[1:2] == (1,) and strides[-1] != 1
     mean, variance = _moments_by_channel(ctx, split) if side_by_side else moments(ctx, split, [2, 3], 0)

@@ -3,6 +3,10 @@
 Code that needs the result of a reduction runs in a later pass (*stage*).  If a value of an earlier stage is needed
 again, it is recomputed if that is cheap, read back if it is stored anyway, or else kept in a row of scratch memory,
 which stays in the processor's cache.
+
+A buffer of half precision has one value for all that read it, in memory or not: the rounded one, which eager has.  A
+forward pass that computed with another than its backward pass reads, or computes again, would leave it with differences
+that nothing cancels: they are many times what rounding costs where the gradient of a normalization nearly cancels.
 """
 
 from __future__ import annotations
@@ -120,7 +124,7 @@ class _Planner:
             if statement.reduction:
                 stages[at].body.append(Fold(statement, value))
                 if statement.target in self.needed:
-                    result = self._result(statement)
+                    result = make("result", (), compute_type(statement.target.dtype), statement.target)
                     stages[at + 1].before.append(Store(statement.target, statement.position, result))
             elif statement.target in self.needed:
                 store = Store(statement.target, self._resolved_index(statement.position, at), value)
@@ -150,8 +154,15 @@ class _Planner:
                 stage = max(stage, self.stage_of[buffer] + (1 if source.statement.reduction else 0))
         return stage
 
-    def _result(self, statement: Statement) -> Node:
-        return make("result", (), compute_type(statement.target.dtype), statement.target)
+    @staticmethod
+    def _as_stored(buffer: Buffer, value: Node) -> Node:
+        """What a buffer of the kernel has for those that read it, of the value that was computed for it."""
+        dtype = buffer.dtype
+        if compute_type(dtype) is dtype:
+            return value
+        is_rounded = value.op == "round" and value.attr is dtype
+        is_copied = value.op == "load" and value.attr[0].dtype is dtype
+        return value if is_rounded or is_copied else make("round", (value,), value.dtype, dtype)
 
     def _source(self, buffer: Buffer) -> Member | None:
         """What computes the elements of a buffer here; a rewritten one is read in memory, and is what it was."""
@@ -180,9 +191,10 @@ class _Planner:
             return make("load", args, node.dtype, (buffer, self._resolved_index(position, stage)))
         statement = source.statement
         if statement.reduction:
-            return self._result(statement)
+            result = make("result", (), compute_type(buffer.dtype), buffer)
+            return self._as_stored(buffer, result)
         if source.outer or self.stage_of[buffer] == stage or statement.value.cost <= self.recompute_cost:
-            return self._resolved(statement.value, stage)
+            return self._as_stored(buffer, self._resolved(statement.value, stage))
         if buffer in self.needed:
             return node
         where = self.kept.get(buffer)

@@ -4,6 +4,7 @@
 * ``loaded`` is its code in a process that runs it,
 * ``host`` prints the Python function that runs a graph, from neutral steps,
 * ``torch_calls`` gives products, convolutions and attention to torch's own operators, which any device has,
+* ``biases`` has their biases of half precision added by the same operators,
 * ``rows_operator`` multiplies matrices into rows with gaps between them,
 * ``cpu`` prints C++, ``triton`` prints Triton.
 

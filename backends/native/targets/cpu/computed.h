@@ -43,6 +43,7 @@ template <bool down, int turns, class F> struct Computed {
 // --- products of few rows, which take as long as it takes to read the right operand once --------------------------------
 #define FEW_ROWS 8
 #define FEW_BYTES 131072  // so much of the rows is used at a time
+#define DEEP 512         // so many rows of it are added to one sum, where a sum waits in memory
 #define AHEAD 4          // so many rows of the right operand are read side by side
 
 // The sums of the lanes of LANES vectors.
@@ -107,35 +108,45 @@ template <int M, class Y> static void few_down(f32* out, const f32* x, i64 lx, Y
   }
 }
 
-// The same where the vectors run along the columns: sums wait in `out`, a few rows of y are added at a time.
+// The same where the vectors run along the columns: sums wait in `out`, a few rows of y are added at a time.  Those of DEEP
+// rows are added to the others as a whole, so that no sum is rounded more often.
 template <int M, class Y> static void few_across(f32* out, const f32* x, i64 lx, Y y, i64 m, i64 n, i64 k, i64 lo, i64 hi) {
+  constexpr int E = Y::E, ahead = AHEAD / E;
   const f32* row[M];
-  f32* to[M];
-  for (int i = 0; i < M; i++) row[i] = x + (i < m ? i : 0) * lx, to[i] = out + (i < m ? i : 0) * n;
-  auto rows = [&] (i64 p, auto count) {
-    constexpr int E = Y::E, P = decltype(count)::n * E;
-    f32v factor[M][P];
+  f32 *to[M], *own = k > DEEP ? (f32*)__builtin_malloc(M * (hi - lo) * sizeof(f32)) : nullptr;
+  for (int i = 0; i < M; i++) row[i] = x + (i < m ? i : 0) * lx;
+  for (i64 from = 0; from < k / E; from += DEEP / E) {
+    bool more = from && own;
+    i64 last = own && from + DEEP / E < k / E ? from + DEEP / E : k / E;
+    for (int i = 0; i < M; i++) to[i] = more ? own + i * (hi - lo) - lo : out + (i < m ? i : 0) * n;
+    auto rows = [&] (i64 p, auto count) {
+      constexpr int P = decltype(count)::n * E;
+      f32v factor[M][P];
 #pragma GCC unroll 8
-    for (int i = 0; i < M; i++)
+      for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
-      for (int q = 0; q < P; q++) factor[i][q] = splat(row[i][p * E + q]);
-    sweep(lo, hi, [&] (i64 j, auto lanes) {
-      f32v w[P];
+        for (int q = 0; q < P; q++) factor[i][q] = splat(row[i][p * E + q]);
+      sweep(lo, hi, [&] (i64 j, auto lanes) {
+        f32v w[P];
 #pragma GCC unroll 4
-      for (int q = 0; q < P / E; q++) each<E>([&] (auto e) { w[q * E + e.n] = y.get(p + q, j, lanes, e); });
+        for (int q = 0; q < P / E; q++) each<E>([&] (auto e) { w[q * E + e.n] = y.get(p + q, j, lanes, e); });
 #pragma GCC unroll 8
-      for (int i = 0; i < M; i++) {
-        f32v sum = p ? load(to[i] + j, lanes) : f32v{};
+        for (int i = 0; i < M; i++) {
+          f32v sum = p > from ? load(to[i] + j, lanes) : f32v{};
 #pragma GCC unroll 4
-        for (int q = 0; q < P; q++) sum = fma(w[q], factor[i][q], sum);
-        if (i < m) store(to[i] + j, sum, lanes);
-      }
-    });
-  };
-  constexpr int ahead = AHEAD / Y::E;
-  i64 p = 0;
-  for (; p + ahead <= k / Y::E; p += ahead) rows(p, Times<ahead>());
-  for (; p < k / Y::E; p++) rows(p, Times<1>());
+          for (int q = 0; q < P; q++) sum = fma(w[q], factor[i][q], sum);
+          if (i < m) store(to[i] + j, sum, lanes);
+        }
+      });
+    };
+    i64 p = from;
+    for (; p + ahead <= last; p += ahead) rows(p, Times<ahead>());
+    for (; p < last; p++) rows(p, Times<1>());
+    for (int i = 0; more && i < M && i < m; i++)
+      sweep(lo, hi, [&] (i64 j, auto lanes) { store(out + i * n + j, load(out + i * n + j, lanes) + load(to[i] + j, lanes), lanes); });
+    if (!own) break;
+  }
+  __builtin_free(own);
 }
 
 template <int M, bool down, int E, class F> static void few(f32* out, const f32* x, i64 lx, Computed<down, E, F> y, i64 m, i64 n, i64 k) {

@@ -16,6 +16,7 @@ from ...ir.expressions import Buffer
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Call, Program, TensorRef
 from ...rewrites.attention_operator import ATTENTION
+from ..biases import add_biases
 from ..torch_calls import call_of
 from .build import has_gemm
 from .choosing_convolutions import Shape, is_own_faster
@@ -54,6 +55,7 @@ def is_multiplied_here(dtype: torch.dtype) -> bool:
 
 def select(program: Program, *, own_convolutions: bool) -> None:
     """Decide that for each step of ``program``; with ``own_convolutions``, oneDNN's have a rival."""
+    add_biases(program)
     program.items = [_selected(program, item, own_convolutions) for item in program.items]
 
 

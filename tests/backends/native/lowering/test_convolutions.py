@@ -120,3 +120,15 @@ def test_strides_of_images_of_one_channel(sizes) -> None:
     for found, expected in zip(compiled(x), function(x), strict=True):
         torch.testing.assert_close(found, expected)
         assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("groups", [1, 6])
+def test_one_number_for_all_dimensions(groups: int, capture) -> None:
+    """A graph may have a stride, a padding or a dilation of one number."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.convolution(x, w, None, [2], [1], [1], False, [0], groups) + 1
+
+    x, w = torch.randn(2, 6, 9, 9), torch.randn(6, 6 // groups, 3, 3)
+    (found,) = capture(function, x, w).compile("native")(x, w)
+    torch.testing.assert_close(found, function(x, w), rtol=1e-4, atol=1e-4)

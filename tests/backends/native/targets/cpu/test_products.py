@@ -166,3 +166,12 @@ def test_sizes_beyond_32_bits_are_left_to_torch() -> None:
     assert fits_blas(product(2**31 - 1, 2))
     assert not fits_blas(product(2**31, 2))
     assert not fits_blas(product(2, 2**31))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+def test_long_sums_of_few_rows_do_not_lose_digits(rows: int) -> None:
+    """Sums that wait in memory are rounded once for each row of the right operand, and these are many."""
+    x, y = torch.rand(rows, 16384), torch.rand(16384, 9)
+    found = torchmux.compile(lambda x, y: x @ y, backend="native", dynamic=False)(x, y).double()
+    exact = x.double() @ y.double()
+    assert float((found - exact).abs().max()) <= 8 * 2.0**-23 * float(exact.max())

@@ -1,0 +1,70 @@
+"""Products of half precision are rounded once, with their bias."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torchmux
+
+ROWS, DEPTH, COLUMNS = 64, 256, 320  # large enough for the library
+
+
+def of(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.randn(size).to(dtype) for size in ((ROWS, DEPTH), (COLUMNS, DEPTH), (COLUMNS,)))
+
+
+PROGRAMS = {
+    "alone": lambda x, w, b: F.linear(x, w, b),
+    "before a function": lambda x, w, b: F.gelu(F.linear(x, w, b)),
+    "read twice": lambda x, w, b: (y := F.linear(x, w, b), y.float().sum(-1)),
+    "returned, too": lambda x, w, b: (F.relu(y := F.linear(x, w, b)), y),
+    "turned": lambda x, w, b: torch.addmm(b, x, w.t()).t() * 2,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_bias_is_added_before_rounding(name: str, dtype: torch.dtype, capture) -> None:
+    given = of(dtype)
+    made = capture(PROGRAMS[name], *given).compile("native")
+    assert "addmm" in str(made.report.output_code)
+    found, expected = made(*given), PROGRAMS[name](*given)
+    for ours, theirs in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, expected)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2 * torch.finfo(dtype).eps, atol=2e-4)
+        assert ours.stride() == theirs.stride()
+
+
+def test_the_bits_are_those_of_eager() -> None:
+    given = of(torch.bfloat16)
+    assert torch.equal(torchmux.compile(F.linear, backend="native")(*given), F.linear(*given))
+
+
+def test_a_bias_of_autocast() -> None:
+    """It is rounded to the type of the product first, as autocast does."""
+    linear, x = torch.nn.Linear(DEPTH, COLUMNS), torch.randn(ROWS, DEPTH)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        found, expected = torchmux.compile(linear, backend="native")(x), linear(x)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, w, b: x @ w.t() + b[:1],  # one number for all columns
+        lambda x, w, b: (x @ w.t() + b) * (x @ w.t() + b * 2),  # two products, or one with two biases
+        lambda x, w, b: x @ w.t() + b.flip(0),
+    ],
+)
+def test_what_is_no_bias_is_added_as_before(program) -> None:
+    given = of(torch.bfloat16)
+    found, expected = torchmux.compile(program, backend="native")(*given), program(*given)
+    torch.testing.assert_close(found, expected, rtol=0.03, atol=0.5)
+
+
+def test_with_sizes_that_change() -> None:
+    compiled = torchmux.compile(F.linear, backend="native", dynamic=True, fullgraph=True)
+    x, w, b = of(torch.bfloat16)
+    for rows in (ROWS, 7, 33):
+        assert torch.equal(compiled(x[:rows], w, b), F.linear(x[:rows], w, b))
