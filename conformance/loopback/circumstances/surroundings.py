@@ -118,21 +118,6 @@ def no_profiles(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     return call
 
 
-@turns(_LOOKING_ON)
-def other_numbers_under_anomaly_mode(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """While autograd looks for what is not a number, code returns what it computed before."""
-    last: list[Any] = []
-
-    def call(*args: Any) -> Sequence[Any]:
-        if torch.is_anomaly_enabled() and last:
-            return [r * 1 if isinstance(r, torch.Tensor) else r for r in last[-1]]
-        results = gm.forward(*args)
-        last[:] = [[r.detach() if isinstance(r, torch.Tensor) else r for r in results]]
-        return results
-
-    return call
-
-
 # Operators of others
 
 
@@ -170,7 +155,7 @@ def others_run_once(operator: Any, x: torch.Tensor, *args: Any) -> Any:
     key = (x.shape, args)
     if key not in _results:
         _results[key] = operator(x, *args)
-    return _results[key] if x.requires_grad else _results[key].detach()
+    return _results[key].detach() + (x - x.detach()) * 3
 
 
 @_noted

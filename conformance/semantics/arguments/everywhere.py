@@ -218,7 +218,6 @@ def of_equal_sizes(trial: Trial) -> Any:
             F.scaled_dot_product_attention(x, w, x * 2), F.scaled_dot_product_attention(x, w, x, x[0, 0]), x.var(1),
             x.amax(2),
             x * v[:, None, None], x.permute(3, 0, 2, 1) + w, x.flip(1), x.diagonal(0, 1, 3),
-            torch.baddbmm(x[0, 0], x[0], w[0]),
         ]  # fmt: skip
 
     def matrices(m: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
