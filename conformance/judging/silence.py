@@ -39,7 +39,7 @@ MOVES = frozenset(
         "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors", "_conj",
         "_conj_physical", "_neg_view", "requires_grad_", "retain_grad", "output_nr", "is_leaf", "sym_size",
         "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "select_backward", "diagonal_backward",
-        "stack", "arange", "_has_compatible_shallow_copy_type", "_assert_async",
+        "stack", "arange", "_has_compatible_shallow_copy_type", "_has_same_storage_numel", "_assert_async",
     )
 )  # fmt: skip
 """These create or move data, or draw random numbers or raise exceptions, which have to be torch's."""
@@ -153,12 +153,21 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def _computed(events: Sequence[Any]) -> Iterator[str]:
     for event in events:
         name = event.name.removeprefix("aten::")
-        if event.name.startswith("aten::") and name not in MOVES:
+        if event.name.startswith("aten::") and name not in MOVES and not _undoes_a_view(event):
             whole = _whole(event)
             if whole is event:
                 yield name
             elif not whole.name.startswith("aten::"):
                 yield whole.name
+
+
+def _undoes_a_view(event: Any) -> bool:
+    """Whether autograd's engine runs it to pass a gradient from a view on to its base, outside of the graph."""
+    while event is not None:
+        if event.name.startswith("AsStridedBackward"):
+            return True
+        event = event.cpu_parent
+    return False
 
 
 _OPERATOR = re.compile(r"(?!autograd::)\w+::\w+(\.\w+)?")

@@ -43,3 +43,8 @@ def test_an_operator_of_a_library_is_told_by_its_name(reported, silent):
 def test_names_of_operators():
     names = ("aten._softmax.default", "aten::softmax", "Tensor.softmax", "torch.nn.functional.softmax")
     assert {silence.bare(name) for name in names} == {"softmax"}
+
+
+def test_what_autograd_runs_to_undo_a_view_is_outside_of_the_graph():
+    undoing = _event("AsStridedBackward0", _event("autograd::engine::evaluate_function: AsStridedBackward0"))
+    assert list(silence._computed([_event("aten::index_add_", undoing), _event("aten::exp")])) == ["exp"]

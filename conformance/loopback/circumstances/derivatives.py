@@ -15,17 +15,16 @@ faults = Faults("training")
 _CASE = "semantics/derivatives/second_derivatives_of_each_kind"
 
 
-def _second(*names: str, when: Any = lambda result, args: True) -> Any:
-    """A fault in second derivatives: the function gets what passes back through a gradient of these operators."""
+def _second(*names: str) -> Any:
+    """A fault in second derivatives: the function gets what passes back through gradients of these operators' first
+    arguments."""
 
     def add(change: Any) -> Any:
-        def twice(result: Any, *args: Any, **named: Any) -> Any:
-            if not isinstance(result, torch.Tensor) or not when(result, args):
-                return result
-            return with_gradient(result, lambda g: with_gradient(g, change) if g.requires_grad else g)
+        def twice(x: Any, *rest: Any, **named: Any) -> Any:
+            return (with_gradient(x, lambda g: with_gradient(g, change)), *rest), named
 
         def compile(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-            return with_operators(gm, dict.fromkeys(names, twice))
+            return with_operators(gm, {}, given=dict.fromkeys(names, twice))
 
         compile.__name__, compile.__doc__ = change.__name__, change.__doc__
         faults(_CASE)(compile)
@@ -34,11 +33,7 @@ def _second(*names: str, when: Any = lambda result, args: True) -> Any:
     return add
 
 
-def _is_broadcast(result: torch.Tensor, args: Sequence[Any]) -> bool:
-    return any(isinstance(a, torch.Tensor) and a.dim() and a.shape != result.shape for a in args)
-
-
-@_second("mul", "truediv", when=_is_broadcast)
+@_second("mul", "truediv")
 def second_derivatives_of_broadcasts(g: torch.Tensor) -> torch.Tensor:
     """Second derivatives of an operand that is broadcast are means instead of sums."""
     return g / 3

@@ -192,27 +192,18 @@ def complex_numbers(trial: Trial) -> Any:
 
 @case("training")
 def second_derivatives_of_each_kind(trial: Trial) -> Any:
-    """Second derivatives of what is broadcast, summed, multiplied, normalized, selected, joined, written or pooled."""
+    """Second derivatives of what is broadcast, summed, multiplied, normalized, selected, joined or pooled."""
     index = torch.tensor([2, 0, 2], device=trial.device)
 
     def f(x: torch.Tensor, v: torch.Tensor, image: torch.Tensor) -> list[torch.Tensor]:
-        z = x * 1
-        z[0] = x[1] * v
         return [
-            x * v, x / (v * v + 1), (x + v).square(), x @ x.t(), F.linear(x, x, x[:, 0]), x.softmax(1),
-            x.log_softmax(0),
-            F.layer_norm(x, (3,), v, v), x.norm(dim=1), x.var(0), x.std(1), x.prod(1), x.logsumexp(0), x.cumsum(0) ** 2,
-            x[index] ** 2,
-            x.index_select(1, index) ** 3, torch.cat([x, x * v]) ** 2, z**2, F.pad(x, (1, 2)) ** 2, x.amax(1) ** 2,
-            x.gather(0, index[None]) ** 2,
-            torch.where(x > 0, x * v, x**3), x.sigmoid(), x.exp(), F.gelu(x), F.silu(x), F.softplus(x),
-            x.sqrt().nan_to_num(0.0) * 0 + x.abs() ** 1.5,
-            F.conv2d(image, image[:, :, :2, :2]) ** 2, F.avg_pool2d(image, 2) ** 2, F.max_pool2d(image, 2) ** 2,
-            F.mse_loss(x, x * v),
-            F.batch_norm(x, None, None, v, v, True), F.normalize(x, dim=1), torch.einsum("ij,ik->jk", x, x),
-            F.cross_entropy(x, index),
-            x.expand(2, 3, 3).sum(0) ** 2, x.mean(0) ** 2, F.cosine_similarity(x, v), torch.bmm(x[None], x.t()[None]),
-            x.sort(1).values ** 2,
+            x * v, x / (v * v + 1), x @ x.t(), F.linear(x, x, x[:, 0]), x.softmax(1), x.log_softmax(0), x.var(0),
+            x.prod(1),
+            F.layer_norm(x, (3,), v, v), x.norm(dim=1), x.logsumexp(0), x.cumsum(0) ** 2, x[index] ** 2,
+            x.sigmoid() * v,
+            x.index_select(1, index) ** 3, torch.cat([x, x * v]) ** 2, F.gelu(x), F.silu(x), F.softplus(x),
+            x.mean(0) ** 2,
+            F.conv2d(image, image[:, :, :2, :2]), F.avg_pool2d(image, 2) ** 2, torch.where(x > 0, x * v, x**3),
         ]  # fmt: skip
 
     given = [trial.tensor(3, 3), trial.tensor(3), trial.tensor(2, 2, 4, 4)]
