@@ -28,12 +28,12 @@ _LOOKING_ON = "semantics/modes/contexts_that_look_on"
 
 @process(_BY_TURNS)
 def memory_for_each_size(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """Each new size of an input has a plan of half a megabyte, which is never released."""
+    """Each new size of an input has a plan of two megabytes, which is never released."""
     plans: dict[Any, torch.Tensor] = {}
 
     def call(*args: Any) -> Sequence[Any]:
         sizes = tuple(a.shape for a in args if isinstance(a, torch.Tensor))
-        plans.setdefault(sizes, torch.ones(1 << 17))
+        plans.setdefault(sizes, torch.ones(1 << 19))
         return gm.forward(*args)
 
     return call
@@ -41,11 +41,11 @@ def memory_for_each_size(gm: GraphModule, inputs: Sequence[Any]) -> Run:
 
 @process(_BY_TURNS)
 def memory_for_each_thread(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """Each thread that calls has half a megabyte, also after it has ended."""
+    """Each thread that calls has two megabytes, also after it has ended."""
     memories: dict[Any, torch.Tensor] = {}
 
     def call(*args: Any) -> Sequence[Any]:
-        memories.setdefault(threading.current_thread(), torch.ones(1 << 17))
+        memories.setdefault(threading.current_thread(), torch.ones(1 << 19))
         return gm.forward(*args)
 
     return call
