@@ -173,7 +173,7 @@ def _bmm(ctx: Context, left: Value, right: Value) -> Value:
 def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
     if _is_rounded_once(ctx, bias, left, right, beta, alpha):
         op = aten.addmm.default if left.rank == 2 else aten.baddbmm.default
-        return calls.call(ctx, op, (bias, left, right), {"beta": beta, "alpha": alpha})  # type: ignore[no-any-return]
+        return calls.call(ctx, op, (bias, left, right), {"beta": beta, "alpha": alpha})
     plain = product(ctx, left, right, exact=True)
     grown = bias.expand(plain.sizes) if beta != 0 else None
 

@@ -73,7 +73,7 @@ def test_with_sizes_that_change() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("program", [torch.addmm, torch.baddbmm])
 def test_what_is_scaled_or_a_matrix_is_rounded_once_too(program, dtype: torch.dtype) -> None:
-    x, w, b = of(dtype)
+    x, w, _ = of(dtype)
     given = [w.t(), torch.randn(ROWS, COLUMNS).to(dtype)]
     left, right, added = (t if program is torch.addmm else t.expand(2, *t.shape) for t in (x, *given))
 
