@@ -257,7 +257,10 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
         "Inductor's fused code does not round to half precision where a program converts to it and back; nor has its "
         "expm1 the digits of torch's.",
         "cpu",
-        {"semantics/edges/numbers_that_are_nearly_zero": _results(11, 23, 25, 26, 28)},
+        {
+            "semantics/edges/numbers_that_are_nearly_zero": _results(11, 23, 25, 26, 28),
+            "semantics/widths/numbers_beside_half_types": _results(0, 1, 2, 3, 4, 5),
+        },
     ),
     (
         "layouts",

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -90,6 +91,60 @@ def nothing_is_left_by_compilations(trial: Trial) -> Any:
     more = ["files", "threads", "processes"]
     left = [name for name, before, after in zip(more, *found, strict=True) if after - before > 5]
     return torch.stack(results), left, trial.backend is not None and sizes[1] - sizes[0] > 9 << 20
+
+
+@_calls("training", "dynamic_shapes")
+def nothing_is_kept_by_turns(trial: Trial) -> Any:
+    """Sizes that change, threads that end, and results whose gradients nobody asks for keep no memory."""
+    compiled, weight, sizes = (
+        trial.compile(lambda x, w: (x * w).sin() + x, dynamic=True),
+        trial.tensor(8, requires_grad=True),
+        [],
+    )
+
+    def in_a_thread(x: torch.Tensor) -> None:
+        with torch.no_grad():
+            compiled(x, weight)
+
+    for number in range(60):
+        compiled(trial.tensor(4000 + 8 * number, 8), weight)
+        worker = threading.Thread(target=in_a_thread, args=(trial.tensor(5000, 8),))
+        worker.start()
+        worker.join()
+        if number in (20, 59):
+            trial.collect()
+            sizes.append(_resident())
+    x = trial.tensor(3, 8)
+    return compiled(x, weight), _grows(trial, sizes)
+
+
+@_calls("training")
+def nothing_is_kept_of_models(trial: Trial) -> Any:
+    """A model that is dropped with what was compiled for it is released, with its weights, at the latest by a reset."""
+    alive, found = [], []
+    for trains in (False, True):
+        net, x = _network(trial), trial.tensor(3, 12)
+        with torch.set_grad_enabled(trains):
+            result = trial.once(net, x)
+        if trains:
+            result.sum().backward()
+        found.append(result.detach().clone())
+        alive += [weakref.ref(each) for each in (net, net[0].weight, x)]
+        del net, x, result
+    trial.reset()
+    trial.collect()
+    return found, [each() is not None for each in alive]
+
+
+@_calls()
+def nothing_runs_between_calls(trial: Trial) -> Any:
+    """Once a call has returned, and its threads have had a moment to rest, the processor is left to others."""
+    compiled, x = trial.compile(lambda x: (x @ x.t()).softmax(-1).sum(0)), trial.tensor(256, 256)
+    results = [compiled(x) for _ in range(3)]
+    time.sleep(0.2 if trial.backend is not None else 0)
+    before = time.process_time()
+    time.sleep(0.3 if trial.backend is not None else 0)
+    return results, time.process_time() - before > 0.03
 
 
 def _open_files() -> int:

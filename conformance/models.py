@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from torchmux.zoo import ARCHITECTURES, Architecture
 from torchmux.zoo.compare import loss_of, tensors_in
 
 from .case import SEED, Case, Trial
+from .oracle.wide import Wide
 
 PREFIX = "models/"
 
@@ -48,7 +50,10 @@ def _run(architecture: Architecture, training: bool, trial: Trial) -> Any:
         model.set_experts_implementation("eager")  # torch multiplies by groups of experts in float32 only
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if trial.wide else default)  # for tensors that a model creates itself
+    wide = contextlib.ExitStack()
     try:
+        if trial.wide:
+            wide.enter_context(Wide())  # a loss may ask for float32
         compiled = trial.compile(model)
         torch.manual_seed(SEED)
         if not training:
@@ -60,6 +65,7 @@ def _run(architecture: Architecture, training: bool, trial: Trial) -> Any:
         left |= {f"gradient.{name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
         return left | {f"buffer.{name}": buffer for name, buffer in model.named_buffers()}
     finally:
+        wide.close()
         torch.set_default_dtype(default)
 
 

@@ -149,7 +149,7 @@ def _signature(node: Node) -> str:
     args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), described)
     if node.target.overloadpacket in _ARITHMETIC:
         args = tuple(_Described(_kind(a)) if isinstance(a, (int, float)) else a for a in args)
-    used = elements_in_use(node) if isinstance(node.meta["val"], (tuple, list)) else ""
+    used = elements_in_use(node) if isinstance(node.meta.get("val"), (tuple, list)) else ""
     return f"{node.target} {args!r} {kwargs!r} {used}"
 
 

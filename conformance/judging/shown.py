@@ -171,13 +171,17 @@ def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case:
     return values
 
 
-_OF_TORCH = re.compile(r"\[W\d+ [\d:.]+ \w+\.(?:cpp|cu):\d+\] Warning: ")
+_OF_TORCH = re.compile(
+    r"\[W\d+ [\d:.]+ \w+\.(?:cpp|cuh?|h):\d+\] Warning: "
+    r"(?:(?:(?!\[W\d).)*? \(function [^\n]*\)(?:\n|\Z)|[^\n]*(?:\n|\Z))",
+    re.DOTALL,
+)
 """What these warnings look like where no Python code calls the operator; which ones depends on who computes it."""
 
 
 def _undeclared(said: str) -> str:
     """The lines that the backend does not declare to write, but for warnings of torch's C++ code."""
-    lines = (line for line in said.splitlines(keepends=True) if line.strip() and not _OF_TORCH.match(line))
+    lines = (line for line in _OF_TORCH.sub("", said).splitlines(keepends=True) if line.strip())
     return "".join(line for line in lines if not any(part in line for part in state.declared_words))
 
 

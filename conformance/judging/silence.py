@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,10 +39,10 @@ MOVES = frozenset(
         "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors", "_conj",
         "_conj_physical", "_neg_view", "requires_grad_", "retain_grad", "output_nr", "is_leaf", "sym_size",
         "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "select_backward", "diagonal_backward",
-        "stack", "arange", "_has_compatible_shallow_copy_type",
+        "stack", "arange", "_has_compatible_shallow_copy_type", "_has_same_storage_numel", "_assert_async",
     )
 )  # fmt: skip
-"""These create or move data, or draw random numbers, which have to be torch's."""
+"""These create or move data, or draw random numbers or raise exceptions, which have to be torch's."""
 
 _OF_OTHERS = frozenset(("add", "sum", "unfold_backward", "aminmax"))
 """With the first three, the engine of gradients joins those of several readers, and undoes a broadcast or a view.
@@ -152,25 +153,44 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def _computed(events: Sequence[Any]) -> Iterator[str]:
     for event in events:
         name = event.name.removeprefix("aten::")
-        if event.name.startswith("aten::") and name not in MOVES and not _is_part(event):
-            yield name
+        if event.name.startswith("aten::") and name not in MOVES and not _undoes_a_view(event):
+            whole = _whole(event)
+            if whole is event:
+                yield name
+            elif not whole.name.startswith("aten::"):
+                yield whole.name
 
 
-def _is_part(event: Any) -> bool:
-    """Whether it is a step of another operator, which is named instead."""
-    parent = event.cpu_parent
-    while parent is not None:
-        if parent.name.startswith("aten::"):
+def _undoes_a_view(event: Any) -> bool:
+    """Whether autograd's engine runs it to pass a gradient from a view on to its base, outside of the graph."""
+    while event is not None:
+        if event.name.startswith("AsStridedBackward"):
             return True
-        parent = parent.cpu_parent
+        event = event.cpu_parent
     return False
+
+
+_OPERATOR = re.compile(r"(?!autograd::)\w+::\w+(\.\w+)?")
+"""The names of operators, also those that libraries register."""
+
+
+def _whole(event: Any) -> Any:
+    """The outermost operator that the event is a step of, which is named instead; the event itself if it is none."""
+    found, parent = event, event.cpu_parent
+    while parent is not None:
+        if _OPERATOR.fullmatch(parent.name):
+            found = parent
+        parent = parent.cpu_parent
+    return found
 
 
 def bare(operator: str) -> str:
     """``softmax`` of ``aten._softmax.default`` and ``Tensor.softmax``."""
-    parts = operator.replace("aten::", "aten.").split(".")
+    parts = operator.replace("::", ".").split(".")
     if parts[0] == "aten" and len(parts) > 1:
         return parts[1].strip("_")
+    if parts[-1] == "default":  # of a library's operator
+        return parts[-2].strip("_")
     return parts[-1].strip("_")
 
 

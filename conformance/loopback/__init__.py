@@ -12,7 +12,8 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
 * ``state``: what lasts from call to call, or changes in the process; ``turns``: what goes wrong in some calls only;
   ``stale``: code made for something else; ``surroundings``: what is left around it;
 * ``settings``: what it is told; ``lives``: what is kept too long or ends too early; ``process``: what happens to it;
-  ``honesty``: what is said of it.
+  ``honesty``: what is said of it;
+* ``circumstances``: faults that operators have where they are usually not tried.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ from . import (
     surroundings,
     turns,
 )
+from .circumstances import derivatives, integers as beside, layouts, precision, sequences, sizes, surroundings as around
 from .kit import Fault
 
 _KINDS = (
     numerics.faults, functions.faults, integers.faults, formulas.faults, simplifications.faults, corners.faults,
     edges.faults, arguments.faults, functions.arguments, layout.faults, lives.layout, gradients.faults, engine.faults,
     formulas.gradients, functions.training, lives.training, state.faults, settings.faults, surroundings.faults,
-    stale.faults, turns.faults, lives.turns, process.faults, lives.process, honesty.faults,
+    stale.faults, turns.faults, lives.turns, process.faults, lives.process, honesty.faults, sizes.faults, beside.faults,
+    precision.faults,
+    layouts.faults, sequences.faults, derivatives.faults, around.process, around.turns, around.checks,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

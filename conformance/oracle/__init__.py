@@ -2,7 +2,7 @@
 
 * ``bounds``: how far a floating-point number may be from the exact one, element by element, and bias;
 * ``tensors``: two tensors: what must be equal, and what may differ within the bounds; who shares memory;
-* ``observation``: nested values, compared leaf by leaf.
+* ``observation``: nested values, compared leaf by leaf; ``wide``: a program in float64, whatever types it names.
 """
 
 from .bounds import DRAWS, reach

@@ -355,7 +355,8 @@ def sharing(tensors: list[torch.Tensor]) -> list[int]:
     found = []
     for position, tensor in enumerate(tensors):
         try:
-            key: Any = tensor.untyped_storage()._cdata
+            memory = tensor.untyped_storage()
+            key: Any = memory._cdata if memory.nbytes() else position  # of nothing, there is nothing to share
         except (NotImplementedError, RuntimeError):  # sparse tensors have no single storage
             key = position
         found.append(first.setdefault(key, position))

@@ -75,11 +75,11 @@ def the_same_input_twice(trial: Trial) -> Any:
     return compiled(x, x), compiled(x, y), compiled(y, y), x, y
 
 
-@case()
+@case(terms=260)
 def results_outlive_the_next_call(trial: Trial) -> Any:
     """The next call does not overwrite the results of a call."""
-    compiled = trial.compile(lambda x: (x.sin(), x @ x.t()))
-    return [compiled(trial.tensor(4, 4)) for _ in range(4)]
+    compiled = trial.compile(lambda x: (x.sin(), x @ x.t()), dynamic=False)
+    return [compiled(trial.tensor(*size)) for size in ((4, 4), (300, 260)) for _ in range(4)]
 
 
 @case()

@@ -101,8 +101,12 @@ def assertions(trial: Trial) -> Any:
         torch._assert_async((x > -100).all())
         return x * 2
 
+    def with_words(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > -100).all(), "too small")
+        return x * 2
+
     found, x = [], trial.tensor(4)
-    for compiled in (trial.compile(plain), trial.compile(of_torch)):
+    for compiled in map(trial.compile, (plain, of_torch, with_words)):
         for given in (x, x - 200, x):
             try:
                 found.append(compiled(given))

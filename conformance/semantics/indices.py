@@ -163,3 +163,35 @@ def classes_of_transposed_labels(trial: Trial) -> Any:
     """``one_hot`` writes to new memory in the usual order, whatever the order of the labels."""
     labels = torch.arange(12, device=trial.device).reshape(3, 4) % 5
     return trial.run(lambda x: (torch.nn.functional.one_hot(x.t(), 5), torch.nn.functional.one_hot(x.t())), labels)
+
+
+@case(reference=False)
+def numbers_that_are_refused(trial: Trial) -> Any:
+    """What an operator refuses because of its numbers raises eager's exception; what it does not refuse does not."""
+    trial.stops_devices()
+    given = (
+        torch.tensor([0.5, -0.2, 1.5]), torch.tensor([2, -1, 0]), torch.tensor([True, False, True]),
+        torch.tensor([[1.0, 2.0], [2.0, 4.0]]),
+    )  # fmt: skip
+    found: list[Any] = []
+    for function in (
+        lambda x, n, b, s: torch.bernoulli(x), lambda x, n, b, s: torch.multinomial(x, 1), lambda x, n, b,
+        s: torch.multinomial(x * 0, 1),
+        lambda x, n, b, s: F.binary_cross_entropy(x, x * 0), lambda x, n, b, s: F.one_hot(n), lambda x, n, b,
+        s: F.one_hot(n.abs(), 2),
+        lambda x, n, b, s: x.masked_scatter(b, x[:1]), lambda x, n, b, s: x.repeat_interleave(n), lambda x, n, b,
+        s: x.quantile(x),
+        lambda x, n, b, s: n**n, lambda x, n, b, s: torch.linalg.cholesky(-s), lambda x, n, b, s: torch.linalg.inv(s),
+        lambda x, n, b, s: x.take(n + 5),
+        lambda x, n, b, s: n.bincount(), lambda x, n, b, s: x.put(n + 2, x), lambda x, n, b, s: torch.normal(x, x),
+        lambda x, n, b, s: x.index_copy(0, n, x), lambda x, n, b, s: x.index_add(0, n + 1, x), lambda x, n, b,
+        s: x.scatter(0, n + 1, x),
+        lambda x, n, b, s: torch.linalg.solve(s, x[:2]), lambda x, n, b, s: x.sqrt().log(),
+        lambda x, n, b, s: x.acos() + x.clamp(1, 0), lambda x, n, b, s: F.embedding(n, s), lambda x, n, b,
+        s: x.index_fill(0, n - 3, 1.0),
+    ):  # fmt: skip
+        try:
+            found.append(trial.run(function, *given))
+        except (RuntimeError, IndexError, ValueError) as error:
+            found.append(type(error).__name__)
+    return found

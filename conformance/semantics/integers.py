@@ -211,3 +211,33 @@ def complex_extremes(trial: Trial) -> Any:
     return trial.run(
         lambda x: (x.abs(), x.sqrt(), (x / (3 + 4j)).abs(), x.angle(), torch.view_as_real(x.sgn()), x / x.flip(0)), x
     )
+
+
+@case("bool", reference=False)
+def beside_numbers(trial: Trial) -> Any:
+    """Integers beside fractions, negative numbers, powers of two and numbers that their type does not hold; orders of
+    their limits; bits beside bools; 256 of them that are true."""
+    limits = [(t, torch.iinfo(t)) for t in WIDTHS]
+    rows = [([i.min, 3, 2, i.max, 5], [-7 if i.min else 7, 2, 0, 1, 2]) for _, i in limits]
+    given = [torch.tensor(numbers, dtype=t) for numbers, (t, _) in zip(rows, limits, strict=True)]
+    flags = torch.zeros(3, 512, dtype=torch.bool)
+    flags[0, ::2] = flags[1] = True
+
+    def f(given: list[torch.Tensor], flags: torch.Tensor) -> list[Any]:
+        found: list[Any] = [flags.any(1), flags.sum(1), flags.all(1), flags.any(), flags.any(0), flags.count_nonzero(1)]
+        for n in given:
+            found += [
+                n > 2.5, n >= 2.5, n < 2.5, n <= -0.5, n == 2.5, n != 2.0, n > -1, n == -1, n < 300, n == 300,
+                n >= -200,
+                torch.div(n, 2, rounding_mode="trunc"), torch.fmod(n, 4), n // 4, n % 8, torch.div(n, 8), n / 3,
+                n.argmin(1), n.argmax(1), n.amin(1), n.sort(dim=1, descending=True, stable=True),
+                n.sort(dim=1, stable=True),
+                n.argsort(dim=1, descending=True, stable=True), n[:1].topk(2).values, n.topk(2, largest=False).values,
+                n.min(1),
+                n.kthvalue(2, 1).values, n & flags[:2, :5], n | flags[:2, :5], n ^ flags[:2, :5], n * flags[:2, :5],
+                1 << (n & 3),
+                100 >> (n & 3), n + 0.5, n * 0.1, n.clamp(0.5, 2.5), n.unique(), n[1].clamp(min=0).bincount(),
+            ]  # fmt: skip
+        return found
+
+    return trial.run(f, [n.to(trial.device) for n in given], flags.to(trial.device))

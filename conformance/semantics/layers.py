@@ -185,3 +185,32 @@ def recurrent(trial: Trial) -> Any:
     y = trial.run(f, x)
     y.square().sum().backward()
     return y, x.grad, [p.grad for p in cell.parameters()]
+
+
+@case(terms=192)
+def operands_left_out(trial: Trial) -> Any:
+    """Norms with a bias and no weight, or a weight and no bias, of rows, sequences, images and volumes; layers with
+    more dimensions than usual."""
+
+    def f(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        row, sequence, image, volume = x[:, :, 0, 0, 0], x[..., 0, 0], x[..., 0], x
+        mean, spread = b.detach(), w.detach().abs() + 0.5
+        attend, deep = F.scaled_dot_product_attention, x.transpose(1, 4)
+        mask = x.detach()[:, :1, :3, :3, 0] > 0
+        found = [
+            F.layer_norm(row, (4,), None, b), F.layer_norm(row, (4,), w), F.linear(x.transpose(1, 4), w.expand(3, 4)),
+            attend(deep, deep * 2, deep[..., :2]), attend(image, image, image[..., :2], mask | ~mask.any(-1, True)),
+            F.embedding(torch.arange(3, device=x.device).view(1, 3, 1), x[0, :, :, 0, 0]), F.group_norm(row, 2),
+            F.group_norm(row, 4, w, b),
+            F.conv1d(sequence, w.expand(2, 4)[..., None]), F.conv3d(volume, w.view(1, 4, 1, 1, 1), b[:1]),
+            image.softmax(1),
+            F.max_pool3d(volume, 2, 1), F.prelu(sequence, w), F.prelu(row, b), F.prelu(volume, w),
+            F.normalize(volume, dim=1),
+        ]  # fmt: skip
+        for given in (row, volume):
+            found += [F.batch_norm(given, mean, spread, None, b), F.group_norm(given, 2, None, b.detach())]
+        for given in (sequence, image):
+            found += [F.batch_norm(given, None, None, None, b, True), F.batch_norm(given, mean, spread, w)]
+        return [*found, F.instance_norm(sequence, weight=w, bias=b), F.group_norm(image, 2, w)]
+
+    return trial.run(f, trial.tensor(3, 4, 3, 3, 4), trial.tensor(4, low=0.5, high=1.5), trial.tensor(4))

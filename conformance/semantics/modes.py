@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import warnings
 from typing import Any
 
 import torch
+
+from torchmux import torch_internals as ti
 
 from ..case import Collection, Trial
 
@@ -87,3 +92,32 @@ def evaluation_and_training(trial: Trial) -> Any:
         for training in (True, False, True):
             results.append(compiled(x) if net.train(training) else None)
     return results
+
+
+class _Counting(ti.TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@case("training", reference=False)
+def contexts_that_look_on(trial: Trial) -> Any:
+    """Calls and backward passes are the same under a profiler, under modes that see operators, while autograd looks for
+    what is not a number, and where hooks pack what it saves; calls before and after them too."""
+    compiled, weight = trial.compile(lambda x, w: ((x @ w).tanh() * x.sum(1, keepdim=True)).sum(0)), trial.tensor(4, 3)
+    found = []
+    for context in (
+        contextlib.nullcontext, torch.profiler.profile, torch.autograd.profiler.profile, _Counting,
+        torch.autograd.graph.save_on_cpu,
+        lambda: torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t * 1),
+        torch.autograd.detect_anomaly,
+        lambda: torch.random.fork_rng(devices=[]), lambda: warnings.catch_warnings(action="error"),
+        contextlib.nullcontext,
+    ):  # fmt: skip
+        x, w = trial.tensor(5, 4).requires_grad_(), weight.clone().requires_grad_()
+        with contextlib.redirect_stderr(io.StringIO()), context():
+            result = compiled(x, w)
+            with torch.no_grad():
+                found.append(compiled(x, w))
+            result.square().sum().backward()
+        found += [result.detach(), x.grad, w.grad]
+    return found

@@ -139,3 +139,34 @@ def reset_and_again(trial: Trial) -> Any:
     first = compiled(x)
     trial.reset()
     return first, compiled(x)
+
+
+@torch.library.custom_op("torchmux_conformance::noted", mutates_args=())
+def _noted(x: torch.Tensor, by: int) -> torch.Tensor:
+    _notes.append(by)
+    return x.sinh() * by
+
+
+_notes: list[int] = []
+
+
+@_noted.register_fake
+def _(x: torch.Tensor, by: int) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+_noted.register_autograd(lambda ctx, gradient: (gradient * 3, None))
+
+
+@case("training", reference=False)
+def operators_of_others(trial: Trial) -> Any:
+    """An operator that a library registers runs as often as the program says, in each call, with its own gradient."""
+    x, found = trial.tensor(4, requires_grad=True), []
+    compiled = trial.compile(lambda x: (_noted(x * 2, 2) + _noted(x, 5)).cos() * _noted(x, 2))
+    for number in range(3):
+        _notes.clear()
+        result = compiled(x)
+        # In which order is not promised, and a compiler may try it.
+        found.append((result.detach(), sorted(_notes) if number else []))
+        result.sum().backward()
+    return found, x.grad

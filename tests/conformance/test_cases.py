@@ -29,8 +29,8 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", slow_but(CASES, *(CASES.keys() - ELSEWHERE)))
 def test_eager_passes(name):
     result = judge(CASES[name], Requirements("eager"))
-    expected = Outcome.SKIPPED if OWN_KERNELS in CASES[name].needs else Outcome.PASS
-    assert result.outcome is expected, result
+    expected = [Outcome.SKIPPED] if OWN_KERNELS in CASES[name].needs else [Outcome.PASS, Outcome.SLOW]
+    assert result.outcome in expected, result  # on a busy machine, any of two equal times may be the longer one
 
 
 def test_a_failure_that_is_expected():

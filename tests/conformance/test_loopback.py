@@ -22,13 +22,15 @@ SAMPLE = (
     "no_divisor", "keys_without_strides", "numbers_by_equality", "quotients_for_products", "counts_modulo_bits",
     "environment_past_python", "marks_on_inputs", "unbounded_logarithms", "bins_that_are_open", "saturated_conversions",
     "plans_of_the_last_but_one", "keys_without_words", "places_in_float32", "no_assertions", "three_real_products",
-    "memory_of_dropped_code", "made_once", "zeros_in_order_of_bits",
+    "memory_of_dropped_code", "made_once", "zeros_in_order_of_bits", "slopes_of_columns", "any_by_sums_of_bytes",
+    "special_functions_in_float32", "groups_of_neighbors", "cuts_that_pad", "second_derivatives_of_broadcasts",
+    "memory_for_each_size", "others_run_twice", "draws_by_any_share",
 )  # fmt: skip
 """The faults of the default run, of every kind; ``-m slow`` has all."""
 
 
 def test_every_fault_is_described():
-    assert len(loopback.ALL) >= 525
+    assert len(loopback.ALL) >= 625
     assert all(fault.text and fault.case in CASES for fault in loopback.ALL.values())
     kinds = {"numerics", "simplifications", "corners", "edges", "arguments", "layout", "training", "state", "keys",
              "turns", "process", "honesty"}  # fmt: skip

@@ -12,6 +12,7 @@ import torch
 from torchmux.conformance import oracle
 from torchmux.conformance.case import Trial
 from torchmux.conformance.oracle import observation, tensors
+from torchmux.conformance.oracle.wide import Wide
 
 X = torch.linspace(-2, 2, 12).view(3, 4)
 
@@ -139,6 +140,8 @@ def test_half_precision_that_rounds_less_often_than_eager_is_right(dtype):
 def test_who_shares_memory():
     x, y = torch.rand(4), torch.rand(4)
     assert oracle.sharing([x, y, x[1:], y.view(2, 2), torch.rand(1)]) == [0, 1, 0, 1, 4]
+    nothing = torch.empty(2, 0)
+    assert oracle.sharing([nothing, nothing[0], nothing]) == [0, 1, 2]
 
 
 def test_the_largest_of_several_draws_of_eagers_error_counts():
@@ -291,3 +294,11 @@ def test_random_numbers_of_large_tensors_repeat(monkeypatch):
     found = oracle.random_like(large, torch.rand, torch.Generator().manual_seed(1))
     assert found.shape == large.shape and torch.equal(found.flatten()[11:], found.flatten()[:-11])
     assert len(found.unique(dim=0)) == 7
+
+
+def test_float64_has_its_digits_where_a_program_asks_for_float32():
+    x = torch.linspace(0.1, 1.0, 7, dtype=torch.float64)
+    with Wide():
+        loss = (x.float() / 3).sum() + x.to(torch.float32).sum() + torch.zeros(1, dtype=torch.float32)
+    assert loss.dtype is torch.float64
+    assert torch.equal(loss, (x / 3).sum() + x.sum() + torch.zeros(1, dtype=torch.float64))

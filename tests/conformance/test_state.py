@@ -101,5 +101,11 @@ def test_what_is_written_to_standard_errors_is_a_difference_unless_it_is_declare
     (difference,) = differences(told, [(eager, None)], case)
     assert "fused 3 operators" in difference.words
     assert "index_reduce" not in difference.words
+    head = "[W1126 15:03:02.927820794 BucketizationUtils.h:38] Warning: "
+    lines = f"{head}an operator is old.\nUse this one\ninstead. (function operator())\n"
+    assert not differences(dataclasses.replace(found, said=lines + torchs), [(eager, None)], case)
+    (difference,) = differences(dataclasses.replace(found, said=f"{torchs}mine\n{lines}"), [(eager, None)], case)
+    assert "mine" in difference.words
+    assert "instead" not in difference.words
     monkeypatch.setattr(state, "declared_words", ("fused",))
     assert not differences(told, [(eager, None)], case)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from torchmux import torch_internals as internals
 from torchmux.conformance.oracle import nudged, random_like, reach
+from torchmux.conformance.oracle.wide import Wide
 from torchmux.zoo.compare import tensors_in
 
 from .programs import Loaded
@@ -28,8 +28,6 @@ DRAWS = 3
 """How often eager's error is measured before any side is judged."""
 
 SEED = 20263
-
-_NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass
@@ -147,26 +145,6 @@ class Runs:
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
                 found[f"input {number}"] = leaf
         return found
-
-
-class Wide(TorchFunctionMode):
-    """Computes in float64: what the program says of narrower types is replaced, and what it holds is widened."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func in (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16):
-            return args[0].double()
-        if func in (torch.Tensor.requires_grad_, torch.Tensor.backward, torch.autograd.backward):
-            return func(*args, **(kwargs or {}))
-        args, kwargs = internals.pytree.tree_map(_wide, (args, dict(kwargs or {})))
-        return func(*args, **kwargs)
-
-
-def _wide(value: Any) -> Any:
-    if isinstance(value, torch.dtype):
-        return torch.float64 if value in _NARROW else value
-    return value.double() if isinstance(value, torch.Tensor) and value.dtype in _NARROW else value
 
 
 def widened(value: torch.Tensor) -> torch.Tensor:

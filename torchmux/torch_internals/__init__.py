@@ -69,7 +69,7 @@ from .distributed import (
     is_mesh,
     is_placement,
 )
-from .fake_results import correct
+from .fake_results import correct, suggested_layout
 from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,
@@ -163,6 +163,7 @@ from .shape_env import (
     assumptions,
     dim_bounds,
     dim_kinds,
+    factor_of,
     holds,
     insert_runtime_asserts,
     is_never_negative,

@@ -120,11 +120,16 @@ def _of_second(args: Sequence[Any], value: Any) -> Any:
     return torch.empty_like(args[1])
 
 
-def _as_image(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
-    """A result in channels last, if the first tensor is; torch's fake is not."""
+def suggested_layout(tensor: torch.Tensor) -> torch.memory_format:
+    """The layout that torch's kernels give results of this tensor: channels last, if it is an image like that."""
     from torch._prims_common import suggest_memory_format
 
-    layout = suggest_memory_format(args[0])
+    return suggest_memory_format(tensor)
+
+
+def _as_image(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
+    """A result in channels last, if the first tensor is; torch's fake is not."""
+    layout = suggested_layout(args[0])
     is_flat = func is _aten.roll.default and (len(args) < 3 or not args[2])
     if layout is torch.contiguous_format or is_flat:
         return result
@@ -198,6 +203,7 @@ _OUTSIDE = frozenset((_aten.native_layer_norm.default, _aten.native_group_norm.d
 
 IMAGES = {
     _aten.roll.default: "cpu",
+    _aten.channel_shuffle.default: "cpu",
     _aten.upsample_bilinear2d.default: "cuda",
     _aten.upsample_bilinear2d.vec: "cuda",
     _aten.upsample_nearest2d.vec: "cuda",

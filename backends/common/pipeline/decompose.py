@@ -36,24 +36,37 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
 
 
 def _contiguous(table: Table) -> Table:
-    """The kernel's results are contiguous, whatever the layout of its argument."""
-    op = torch.ops.aten.log_sigmoid_forward.default
+    """The kernel of one has contiguous results, whatever the layout of its argument; that of the other makes images of
+    images on a CPU."""
+    sigmoid, shuffle = torch.ops.aten.log_sigmoid_forward.default, torch.ops.aten.channel_shuffle.default
 
     def log_sigmoid(x: Tensor) -> Any:
-        return tuple(result.contiguous() for result in table[op](x))
+        return tuple(result.contiguous() for result in table[sigmoid](x))
 
-    return {op: log_sigmoid}
+    def channel_shuffle(x: Tensor, groups: int) -> Any:
+        layout = internals.suggested_layout(x) if x.device.type == "cpu" else torch.contiguous_format
+        return table[shuffle](x, groups).contiguous(memory_format=layout)
+
+    return {sigmoid: log_sigmoid, shuffle: channel_shuffle}
 
 
 def _losses(table: Table) -> Table:
-    """The formula of the Huber loss promotes its arguments, which the kernel does not."""
-    loss = torch.ops.aten.huber_loss.default
-    usual = table[loss]
+    """The formula of the Huber loss promotes its arguments, which the kernel does not; that of the binary cross entropy
+    computes something for numbers that are no probabilities, which the kernel refuses."""
+    huber, entropy = torch.ops.aten.huber_loss.default, torch.ops.aten.binary_cross_entropy.default
+    usual, formula = table[huber], table[entropy]
 
     def huber_loss(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
         return usual(x, target, *args, **kwargs) if x.dtype is target.dtype else NotImplemented
 
-    return {loss: huber_loss}
+    def binary_cross_entropy(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if x.device.type == "cpu":  # a failed assertion stops other devices
+            for name, each in (("input", x), ("target", target)):
+                words = f"all elements of {name} should be between 0 and 1"
+                torch.ops.aten._assert_async.msg(((each >= 0) & (each <= 1)).all(), words)
+        return formula(x, target, *args, **kwargs)
+
+    return {huber: huber_loss, entropy: binary_cross_entropy}
 
 
 _NOT_THE_KERNELS = frozenset(

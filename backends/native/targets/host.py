@@ -59,8 +59,9 @@ class HostPrinter(ABC):
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
-            case ReadSize(name, at, extent):
-                return [f"{name} = {_read(self.parameters[at], extent)}"]
+            case ReadSize(name, at, extent, factor):
+                found = _read(self.parameters[at], extent)
+                return [f"{name} = {found}{f' // {factor}' if factor > 1 else ''}"]
             case Require(need):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
             case FitInput():

@@ -56,6 +56,7 @@ ALWAYS = frozenset(
         _ATEN.gather.default,
         _ATEN.index.Tensor,
         _ATEN.index_select.default,
+        _ATEN.take.default,
         _ATEN.embedding_dense_backward.default,
         _ATEN.index_put.default,
         _ATEN.scatter.src,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from ...case import Collection, Trial
 from ..special import NUMBERS
@@ -120,3 +121,59 @@ def divisions_by_nothing(trial: Trial) -> Any:
         except (RuntimeError, ZeroDivisionError) as error:
             found.append(type(error).__name__)
     return found
+
+
+@case(terms=96)
+def layers_in_turn(trial: Trial) -> Any:
+    """Layers that compilers join: what pads before a window, norms before products, parts of parts, orders of orders,
+    what is joined, selected, scaled or turned before it is multiplied, summed or made to shares."""
+    index = torch.tensor([3, 0, 3, 1], device=trial.device)
+
+    def f(x: torch.Tensor, w: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
+        mean, spread = v.detach(), v.detach().abs() + 0.5
+        normed, far = F.batch_norm(x, mean, spread, v, v), m * 40
+        row = m.relu()
+        return [
+            F.conv2d(F.pad(x, (1, 0, 2, 1), value=0.5), w), F.conv2d(F.pad(x, (1, -1, -1, 1)), w, padding=1),
+            F.conv2d(F.pad(x, (1, 1, 1, 1), "reflect"), w),
+            F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2), F.avg_pool2d(F.pad(x, (1, 1, 1, 1)), 2),
+            F.avg_pool2d(F.pad(x, (-1, 1)), 3, 1, 1),
+            F.max_pool2d(F.max_pool2d(x, 3, 1, 1), 2), F.conv2d(normed, w, padding=1),
+            F.batch_norm(F.conv2d(x, w, v[:4]), mean, spread, v, v),
+            F.linear(F.batch_norm(m, mean, spread, v, v), m), F.conv2d(F.conv2d(x, w, padding=1), w),
+            F.linear(F.linear(m, m, v), m, v), (m @ m) @ m,
+            (far.exp() * 1e30).log(), (far * 1e3).log1p().expm1(), m.abs().log().exp(), (m * 3).softmax(1),
+            (m / 0.3).log_softmax(0), m.softmax(1).sum(1),
+            torch.cat([m, m * 2], 1) @ torch.cat([m, m]), F.linear(torch.stack([m, m + 1]), m), m[index].sum(0),
+            m.index_select(1, index).mean(0), m[index] @ m,
+            F.one_hot(index).to(m.dtype) @ m, m.flip(0).cumsum(0).flip(0), row.cumsum(1),
+            m.cumsum(1)[:, 2] - m.cumsum(1)[:, 0], row.sort(1).values, row.topk(2).values,
+            x[:, ::2][:, 1:], x[:, -3:][:, :-1], x[..., 1:][..., ::2], x[:, 1:-1].flip(1)[:, 1:], m.t().t() @ m,
+            x.permute(3, 0, 1, 2).permute(1, 3, 2, 0) + 1,
+            x.transpose(1, 3).reshape(2, -1) * 2, x.view(8, 25).softmax(1), x.flatten(2).mean(2), m.repeat(2, 3).sum(0),
+            m.expand(5, 4, 4).sum(0), m.clamp(0, 1).clamp(0.5, 2),
+            m.clamp(-1, 0.2).clamp(0.3, 1), m.mean(0).mean(), m.sum(0).mean(),
+            F.interpolate(x, scale_factor=2)[:, :, ::2], F.conv2d(F.interpolate(x, scale_factor=2), w),
+            F.adaptive_avg_pool2d(x, 1).flatten(1) @ m, (m @ m.t()).softmax(1) @ m, m.sin().var(0),
+            (m > 0).to(m.dtype).sum(1) * m[0], torch.cat([m[:2], m[2:]]) + m, F.dropout(m, 0.0) @ m,
+            torch.cat(m.split(1)[::-1]), m.unsqueeze(0).expand(3, 4, 4).reshape(12, 4) @ m, m.neg().neg(),
+            m.neg().abs(), m.t().contiguous().view(2, 8) * 2, m.half().float().sum(1) * m.detach()[0],
+        ]  # fmt: skip
+
+    def places(m: torch.Tensor) -> list[torch.Tensor]:
+        near = torch.tensor(
+            [[0.0, 1e-9, 30.0, 30.0], [90.0, -90.0, 100.0, 100.0 + 1e-5], [1.0, 1.0, 1.0, 1.0]],
+            device=m.device,
+            dtype=m.dtype,
+        )
+        return [
+            near.softmax(1).argmax(1),
+            near.sigmoid().argmax(1),
+            near.tanh().argmin(1),
+            (m > 0).sum(1).argmax(),
+            m.relu().argmax(1),
+            m.relu().argmin(0),
+        ]
+
+    given = trial.tensor(2, 4, 5, 5), trial.tensor(4, 4, 3, 3), trial.tensor(4, 4), trial.tensor(4)
+    return trial.run(f, *given), trial.run(places, given[2])

@@ -188,3 +188,33 @@ def complex_numbers(trial: Trial) -> Any:
     results = trial.run(lambda x, z: ((z * x).abs(), (z.conj() * z).real, (z * (1 + 2j)).imag, torch.angle(z)), x, z)
     sum(r.sum() for r in results).backward()
     return [r.detach() for r in results], x.grad, z.grad
+
+
+@case("training")
+def second_derivatives_of_each_kind(trial: Trial) -> Any:
+    """Second derivatives of what is broadcast, summed, multiplied, normalized, selected, joined or pooled."""
+    index = torch.tensor([2, 0, 2], device=trial.device)
+
+    def f(x: torch.Tensor, v: torch.Tensor, image: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            x * v, x / (v * v + 1), x @ x.t(), F.linear(x, x, x[:, 0]), x.softmax(1), x.log_softmax(0), x.var(0),
+            x.prod(1),
+            F.layer_norm(x, (3,), v, v), x.norm(dim=1), x.logsumexp(0), x.cumsum(0) ** 2, x[index] ** 2,
+            x.sigmoid() * v,
+            x.index_select(1, index) ** 3, torch.cat([x, x * v]) ** 2, F.gelu(x), F.silu(x), F.softplus(x),
+            x.mean(0) ** 2,
+            F.conv2d(image, image[:, :, :2, :2]), F.avg_pool2d(image, 2) ** 2, torch.where(x > 0, x * v, x**3),
+        ]  # fmt: skip
+
+    given = [trial.tensor(3, 3), trial.tensor(3), trial.tensor(2, 2, 4, 4)]
+    inputs = [t.detach().requires_grad_() for t in given]
+    results = trial.run(f, *inputs)
+    found = []
+    for number, result in enumerate(results):
+        weight = torch.linspace(0.5, 1.5, result.numel()).to(result).view(result.shape)
+        first = torch.autograd.grad(result, inputs, weight, create_graph=True, retain_graph=True, allow_unused=True)
+        ends = [(g * g.detach().cos()).sum() for g in first if g is not None and g.requires_grad]
+        found.append(
+            (number, torch.autograd.grad(ends, inputs, retain_graph=True, allow_unused=True) if ends else None)
+        )
+    return found

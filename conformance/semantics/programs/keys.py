@@ -142,7 +142,13 @@ def settings_that_change(trial: Trial) -> Any:
     x, weight = trial.tensor(3, 4), trial.tensor(4, 4)
 
     def of_defaults(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return torch.ones(3, device=x.device) / 3, torch.tensor([0.1]), x[:, :3] * torch.arange(3.0, device=x.device)
+        whole = torch.arange(4, device=x.device)
+        return (
+            whole / 3,
+            torch.ones(3, device=x.device) / 3,
+            torch.tensor([0.1]),
+            x[:, :3] * torch.arange(3.0, device=x.device),
+        )
 
     made = trial.compile(of_defaults)
     product = trial.compile(lambda x, w: (x @ w, F.linear(x, w).softmax(-1), x + 1))

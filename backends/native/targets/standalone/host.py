@@ -74,8 +74,8 @@ class _Printer:
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
-            case ReadSize(name, at, extent):
-                return [f"const i64 {name} = {self._number(at, extent)};"]
+            case ReadSize(name, at, extent, factor):
+                return [f"const i64 {name} = {self._number(at, extent)} / {factor};"]
             case Require(need):
                 return [f"if ({text_in_cpp(need.size)} == 0) return fail({json.dumps(need.words)});"]
             case FitInput(buffer):

@@ -44,3 +44,43 @@ def test_whole_factors_of_symbolic_sizes(mode, trains):
         compiled(torch.randn(2, 3, size, size + 1, requires_grad=trains))
     report = torchmux.report(compiled)
     assert report.graph_count == 1 and not report.fallbacks
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_no_probability_is_refused(backend):
+    """The formula of the loss computes something, and the kernel raises; torch runs none of it for that."""
+    if backend not in torchmux.list_backends():
+        pytest.skip(f"{backend} is not installed")
+    compiled = torchmux.compile(lambda x, target: F.binary_cross_entropy(x, target), backend=backend)
+    x = torch.tensor([0.5, 0.25])
+    for trains in (False, True):
+        given = x.clone().requires_grad_(trains)
+        torch.testing.assert_close(compiled(given, x), F.binary_cross_entropy(x, x))
+        for wrong, target in ((given * 9, x), (given, -x), (given * torch.nan, x)):
+            with pytest.raises(RuntimeError, match="should be between 0 and 1"):
+                compiled(wrong, target)
+    left = {placement.op for graph in torchmux.report(compiled).graphs for placement in graph.report.fallbacks}
+    assert left <= {"aten.log1p.default"}  # TVM's own is less precise
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_shuffled_channels_that_stand_last(backend):
+    if backend not in torchmux.list_backends():
+        pytest.skip(f"{backend} is not installed")
+    compiled = torchmux.compile(lambda x: (F.channel_shuffle(x, 2), F.channel_shuffle(x, 2) * 2), backend=backend)
+    image = torch.arange(96.0).view(2, 4, 3, 4)
+    for layout in (torch.channels_last, torch.contiguous_format):
+        x = image.to(memory_format=layout)
+        for got, wanted in zip(compiled(x), (F.channel_shuffle(x, 2), F.channel_shuffle(x, 2) * 2), strict=True):
+            assert torch.equal(got, wanted)
+            assert got.stride() == wanted.stride()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_places_in_a_whole_tensor_are_checked(backend):
+    if backend not in torchmux.list_backends():
+        pytest.skip(f"{backend} is not installed")
+    compiled, x = torchmux.compile(lambda x, places: x.take(places + 1), backend=backend), torch.arange(6.0).view(2, 3)
+    assert torch.equal(compiled(x, torch.tensor([0, 4, -3])), torch.tensor([1.0, 5.0, 4.0]))
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([6]))

@@ -1,0 +1,8 @@
+"""Faults that an operator has in some circumstances only, where it is usually not tried.
+
+* ``sizes``: where sizes are equal or change, operands are left out, or there are more dimensions than usual;
+* ``integers``: whole numbers beside numbers of other kinds, and at their limits;
+* ``precision``: in float64 and half precision; ``layouts``: on parts of tensors and on images in channels last;
+* ``sequences``: behind another operator, with which a compiler joins it; ``derivatives``: when derived twice;
+* ``surroundings``: around calls, and on what others registered.
+"""
