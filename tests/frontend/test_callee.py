@@ -62,9 +62,9 @@ CAPTURED = {
     "__call__": Called(),
     "wrapped": torch.no_grad()(torch.relu),
     "sequence": torch.nn.Sequential(torch.nn.ReLU()),
+    "scripted": scripted,
 }
 NOT_CAPTURED = {
-    "scripted": scripted,
     "traced": torch.jit.trace(lambda x: x.relu() + 1, (X,)),
     "scripted module": torch.jit.script(torch.nn.ReLU()),
     "parameter": torch.nn.Parameter,

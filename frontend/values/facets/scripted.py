@@ -24,8 +24,11 @@ class ScriptedValue(RealValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        original = getattr(self.obj, "_torchdynamo_inline", None)
-        if not isinstance(original, types.FunctionType) or not _means_the_same(original, args, kwargs):
+        attributes = vars(self.obj)
+        original = attributes.get("_torchdynamo_inline")
+        # ``torch.jit.trace`` makes the same kind of object, but one that has forgotten what the function decides by.
+        is_scripted = attributes.get("__qualname__") == "torch.jit.ScriptFunction"
+        if not (is_scripted and isinstance(original, types.FunctionType) and _means_the_same(original, args, kwargs)):
             raise GraphBreak(C_FUNCTION, f"the scripted function {self.obj.name} with these arguments")
         tr.scripted += 1
         try:

@@ -49,3 +49,9 @@ def test_what_torchscript_converts_is_left_to_it():
     compiled = torchmux.compile(program, backend="eager")
     assert compiled(torch.arange(3)) == program(torch.arange(3)) == (torch.float32, 1, 2)
     assert torchmux.report(compiled).breaks
+
+
+def test_a_traced_function_does_what_it_was_traced_to_do():
+    traced = torch.jit.trace(lambda x: x + 1 if x.sum() > 0 else x - 1, (torch.ones(2),))
+    compiled = torchmux.compile(lambda x: traced(x * 2), backend="eager")
+    assert torch.equal(compiled(-torch.ones(2)), torch.full((2,), -1.0))
