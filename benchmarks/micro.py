@@ -262,8 +262,10 @@ def chosen(patterns: list[str], shard: str) -> list[Program]:
     import micro_operators  # noqa: F401
     import micro_others  # noqa: F401
     import micro_parts  # noqa: F401
+    import micro_parts_of_sizes  # noqa: F401
     import micro_pieces  # noqa: F401
     import micro_programs  # noqa: F401
+    import micro_recursions  # noqa: F401
     import micro_scenes  # noqa: F401
     import micro_science  # noqa: F401
     import micro_sequences  # noqa: F401

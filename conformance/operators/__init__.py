@@ -132,6 +132,10 @@ def call(
     def f(input: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call(input, *args, **kwargs)
 
+    if trial.wide and getattr(kwargs.get("dtype"), "is_floating_point", False):
+        tensors = [leaf for leaf in _pytree.tree_leaves((input, args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if all(tensor.dim() == 0 for tensor in tensors):  # of what is made of numbers, the dtype is all that is narrow
+            kwargs = {**kwargs, "dtype": torch.float64}
     try:
         torch.manual_seed(SEED)
         result = trial.compile(f)(input, args, kwargs)

@@ -468,7 +468,7 @@ class NumpyItem(Source):
 
 @kind
 class Drawn(Source):
-    """A number that a generator of Python's gives to this call, converted by ``function``.
+    """A number that a generator of Python's gives to this call.
 
     Only the frame loads it, and once: a check that did so would take the number from the program.
     """
@@ -476,12 +476,11 @@ class Drawn(Source):
     parent: Source
     method: str
     arguments: tuple
-    function: Callable
     place: int  # among the numbers that the frame draws
 
     def expression(self, out: Loader) -> str:
         arguments = ", ".join(map(out.const, self.arguments))
-        return f"{out.const(self.function)}({attribute_of(out.load(self.parent), self.method)}({arguments}))"
+        return f"{attribute_of(out.load(self.parent), self.method)}({arguments})"
 
     def in_words(self, parent: str) -> str:
         return f"{parent}.{self.method}()"
@@ -552,7 +551,7 @@ class IteratorArguments(Source):
 
 @kind
 class Proxied(Source):
-    """The mapping behind a ``MappingProxyType``, which only the garbage collector knows."""
+    """The mapping behind a ``MappingProxyType`` or a view, which only the garbage collector knows."""
 
     parent: Source
 

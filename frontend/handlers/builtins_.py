@@ -176,9 +176,10 @@ def iter_(tr: Tracer, value: Value, *sentinel: Value) -> Value:
 def next_(tr: Tracer, value: Value, *default: Value) -> Value:
     if len(default) > 1:
         raise GraphBreak(breaks.C_FUNCTION, "next() with more than two arguments")
-    is_object = isinstance(value, ObjectValue) and tr.static_lookup(value.pytype(), "__next__") is not MISSING
-    if not is_object and not isinstance(value, IteratorValue):
+    if tr.static_lookup(value.pytype(), "__next__") is MISSING:
         raise Raised(tr.make_exception(TypeError, f"{value.pytype().__name__!r} object is not an iterator"))
+    if not isinstance(value, (ObjectValue, IteratorValue)):
+        raise GraphBreak(breaks.OPERATION, f"next() of {value.describe()}")
     if isinstance(value, ObjectValue) and not default:
         return value.call_method(tr, "__next__", [], {})
     if hasattr(value, "send") and not default:

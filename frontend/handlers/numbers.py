@@ -19,7 +19,7 @@ from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.sequences import TupleValue
 from ..values.objects import ObjectValue
-from ..values.scalars import ReadNumber, drawn_number
+from ..values.scalars import ReadNumber, draw
 from ..values.tensors import TensorValue
 from .resolve import polyfill_of
 from .table import FUNCTIONS, handles
@@ -83,6 +83,14 @@ def _symbolic_math(function: Any, symbolic: Any) -> None:
 
 for _function, _symbolic in ti.symbolic_math().items():
     _symbolic_math(_function, _symbolic)
+
+
+@handles(math.isqrt)
+def isqrt(tr: Tracer, value: Value) -> Value:
+    if isinstance(value, SymValue) and value.pytype() is int and not tr.depends_on_data(value.sym):
+        if tr.decide(value.sym >= 0) and tr.decide(value.sym < 2**52):  # where floats do not round up to the next whole
+            return FUNCTIONS[math.floor](tr, FUNCTIONS[math.sqrt](tr, value))
+    return tr.fold(math.isqrt, [value.const(tr)], {})
 
 
 # --- the least and the greatest -----------------------------------------------------------------------------------
@@ -209,13 +217,12 @@ def check_tensor_all(tr: Tracer, condition: Value, *message: Value, **named: Val
 
 def _drawing(name: str) -> None:
     def answer(tr: Tracer, generator: Value, *args: Value, **kwargs: Value) -> Value:
-        given = tuple(a.const(tr) for a in args)
-        if generator.pytype() is not random.Random or kwargs or not all(type(a) in (int, float) for a in given):
-            raise GraphBreak(breaks.C_FUNCTION, f"random.Random.{name} with these arguments")
-        return drawn_number(tr, generator, name, given)
+        return draw(tr, generator, name, list(args), kwargs)
 
     handles(getattr(random.Random, name))(answer)
 
 
-for _name in ("random", "uniform", "gauss", "normalvariate", "expovariate", "triangular", "betavariate"):
+for _name in (
+    "random", "uniform", "gauss", "normalvariate", "expovariate", "triangular", "betavariate", "randint", "randrange",
+):  # fmt: skip
     _drawing(_name)

@@ -53,11 +53,16 @@ def is_compiling(tr: Tracer) -> Value:
 
 
 @handles(
-    torch.jit.is_scripting, torch.jit.is_tracing, torch.onnx.is_in_onnx_export,
+    torch.jit.is_tracing, torch.onnx.is_in_onnx_export,
     *ti.tracing_questions(),
 )  # fmt: skip
 def is_other_tracer(tr: Tracer, *args: Value) -> Value:
     return FALSE
+
+
+@handles(torch.jit.is_scripting)
+def is_scripting(tr: Tracer) -> Value:
+    return ConstValue(tr.scripted > 0)
 
 
 @handles(ti.are_transforms_active)

@@ -69,6 +69,7 @@ _CALLS_THROUGH = (
     *_TORCH_SKIPPED, os.path.join(os.path.dirname(torch.__file__), "fx", "graph_module.py"), _GRAPH_MODULE,
     os.path.dirname(__file__) + os.sep,
 )  # fmt: skip
+_RUNS_GRAPHS = _folders("torchmux.frontend.higher_order")  # those inside of a captured graph, in its backward pass too
 # The functions they call are not part of the program's own work: log handlers, warning hooks, and what an import runs,
 # which may be the import of torch's own tracer, without which nothing can be captured.  Triton runs kernels.
 _QUIET = (
@@ -137,4 +138,4 @@ def is_root() -> bool:
         caller = caller.f_back
     if caller is None:
         return True
-    return is_own(caller.f_code.co_filename)
+    return is_own(caller.f_code.co_filename) and not caller.f_code.co_filename.startswith(_RUNS_GRAPHS)

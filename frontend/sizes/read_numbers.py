@@ -70,7 +70,9 @@ def _extreme(of_numbers: Any, of_tensors: Any, numbers: tuple) -> Any:
 
 
 def tensor_of(number: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
-    """``torch.tensor(number)``."""
+    """``torch.tensor`` of a number or of a list of numbers."""
+    if isinstance(number, list) and any(isinstance(each, torch.Tensor) for each in number):
+        number = torch.stack([held(each) for each in number])
     if not isinstance(number, torch.Tensor):
         return torch.tensor(number, dtype=dtype, device=device)
     return number.to(dtype=dtype or torch.get_default_dtype(), device=device or torch.get_default_device(), copy=True)

@@ -155,6 +155,19 @@ class SymbolicNumbers(Tracer):
         self.float_inputs[sym.node.expr] = source
         return SymValue(sym, item, source)
 
+    def unknown_input(self, number: int, source: Source, low: int, high: int) -> Value:
+        """An integer from outside between two bounds that no guard may ask for: like one that depends on data."""
+        if not self.symbolic:
+            raise NeedsShapeEnv
+        sym = self.shape_env.create_unbacked_symint()
+        ti.new_unbacked_symbols(self.shape_env, sym)  # it is bound: no operator has to bring it
+        self.has_unbacked = True
+        self._origins[sym.node.expr] = source.words()
+        torch._check(sym >= low)
+        torch._check(sym <= high)
+        self._bind_symbol(sym, source, number)
+        return SymValue(sym, self._symbol_nodes[sym.node.expr])
+
     def number_source(self, node: Any) -> Source | None:
         """Where the compiled frame finds the number of a node, if it is an input."""
         if isinstance(node.meta.get("example_value"), torch.SymFloat):

@@ -34,7 +34,7 @@ from ..values.objects import ObjectValue, of_protocol
 from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
-from ..values.texts import DataText, format_args, text_arg
+from ..values.texts import format_args, formatted, text_arg
 from .enumerations import ask_member
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY, unsupported
 from .protocols import has_members
@@ -214,22 +214,33 @@ class Operators(Tracer):
 
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
         function, name = INPLACE[symbol]
-        if isinstance(left, TensorValue):
+        if isinstance(left, TensorValue) and not isinstance(right, ObjectValue):
             left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
         if isinstance(left, ARRAYS) and not getattr(left, "is_number", False):
             return array_items.inplace(self, symbol, left, right)
-        if self._changed_in_place(symbol, left, right):
-            return left
-        if isinstance(left, ObjectValue):
-            method = self.special_method(left, name)
-            if method is not None:
-                result = method.call(self, [right], {})
-                if not _is_not_implemented(result):
-                    return result
-            elif self._changed_in_place(symbol, self._plain_storage(left), right):
+        method = self.special_method(left, name) if isinstance(left, ObjectValue) else None
+        if method is not None:
+            result = method.call(self, [right], {})
+            if not _is_not_implemented(result):
+                return result
+        else:
+            container = self._plain_storage(left)
+            if (reflected := self._reflected(symbol, container, right)) is not None:
+                return reflected
+            if self._changed_in_place(symbol, container, right):
                 return left
         return self.binary(symbol[:-1], left, right)
+
+    def _reflected(self, symbol: str, left: Value, right: Value) -> Value | None:
+        """What a right operand that is a number makes of ``list += number``: its class is asked ahead of sequences."""
+        if not isinstance(left, (ListValue, DequeValue)):
+            return None
+        if isinstance(right, ARRAYS):
+            raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
+        method = self.special_method(right, BINARY[symbol[:-1]][2]) if isinstance(right, ObjectValue) else None
+        result = None if method is None else method.call(self, [left], {})
+        return None if result is None or _is_not_implemented(result) else result
 
     def _changed_in_place(self, symbol: str, left: Value, right: Value) -> bool:
         """Do what a builtin container does to itself for ``left <symbol> right``, if it does."""
@@ -558,20 +569,7 @@ class Operators(Tracer):
         return self.fold(function, [text_arg(self, value)], {})
 
     def format(self, value: Value, spec: Value | None) -> Value:
-        text = "" if spec is None else spec.const(self)
-        if isinstance(value, ObjectValue):
-            method = value.special(self, "__format__")
-            if method is not None:
-                return of_protocol(method.call(self, [ConstValue(text)], {}), "__format__")
-            if text and self.static_lookup(value.cls, "__format__") is object.__format__:
-                message = f"unsupported format string passed to {value.cls.__name__}.__format__"
-                raise Raised(self.make_exception(TypeError, message))
-            value = self.convert(value, "s")
-        if isinstance(value, TensorValue) and not text and self.may_expect:
-            self.texts += 1
-            return DataText()
-        ask_member(self, value.real(), "__format__")
-        return self.fold(format, [text_arg(self, value), text], {})
+        return formatted(self, value, "" if spec is None else spec.const(self))
 
 
 def _sample(value: TupleValue) -> tuple:

@@ -33,7 +33,7 @@ from ..guards.sources import Attr, Cell, Const, RawItem, Source
 from ..handlers import classify
 from ..unwrap import compiled_elsewhere, compiled_here
 from ..values.arrays import wrap_numpy
-from ..values.base import MISSING, Lazy, Value
+from ..values.base import MISSING, Lazy, OpaqueValue, Value
 from ..values.builtin_methods import BuiltinMethodValue
 from ..values.cached import CachedFunctionValue, look
 from ..values.cells import CellValue
@@ -41,8 +41,8 @@ from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModu
 from ..values.constants import CONST_TYPES, NUMPY_NUMBERS, ConstValue, NumpyNumberValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
-from ..values.containers.mappings import wrap_dict
-from ..values.containers.proxies import wrap_proxy
+from ..values.containers.mappings import VIEWS, wrap_dict
+from ..values.containers.proxies import wrap_proxy, wrap_view
 from ..values.containers.sequences import (
     ListValue,
     RangeValue,
@@ -56,6 +56,7 @@ from ..values.contexts import wrap_context
 from ..values.descriptors import MethodValue
 from ..values.exceptions import wrap_exception
 from ..values.facets.context_variables import ContextVariableValue
+from ..values.facets.scripted import ScriptedValue
 from ..values.facets.supers import wrap_super
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.meshes import class_value, wrap_distributed
@@ -74,7 +75,7 @@ _C_FUNCTIONS = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
-_WEAK_TYPES = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType)
+_SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType)
 # Parts of the typing machinery are instances that a program may only pass on or compare.
 _INERT_TYPES = (
     typing.TypeVar, type(list[int]), types.UnionType,
@@ -95,6 +96,7 @@ class Reader(Namespaces):
         self._equal: dict[Hashable, Any] = {}
         self.module_sources: set[Source] = set()  # paths that lead to modules
         self._shared_cells: list[tuple[Source, Cell]] = []  # other paths to cells of the frame
+        self._reached: dict[int, Source] = {}  # by id: where an object was met whose value is that of another one
 
     # --- the one door ----------------------------------------------------------------------------------------------
 
@@ -105,15 +107,18 @@ class Reader(Namespaces):
             return self._wrap_const(obj, source)
         known = self._memo.get(id(obj))
         if known is not None:
-            if source is not None and known.source is not None and known.source != source:
-                if isinstance(known.source, Cell):
-                    self._shared_cells.append((source, known.source))
+            first = self._reached.get(id(obj), known.source)
+            if source is not None and first is not None and first != source:
+                if isinstance(first, Cell):
+                    self._shared_cells.append((source, first))
                 else:
-                    self.guards.same(source, known.source)
-            elif source is not None and known.source is None:
+                    self.guards.same(source, first)
+            elif source is not None and first is None:
                 self._guard_again(known, obj, source)
             return known
         value = self._wrap_new(obj, cls, source)
+        if source is not None and value.source is not None and value.source != source:
+            self._reached[id(obj)] = source
         self.remember(obj, value)
         return value
 
@@ -228,11 +233,8 @@ class Reader(Namespaces):
             if source is not None:
                 self.guards.type_is(source, cls)
             return wrap_proxy(self, obj, source)
-        if cls in (type({}.keys()), type({}.values()), type({}.items())):
-            raise GraphBreak(
-                breaks.OPERATION,
-                f"a dictionary view from outside the compiled function ({source.words() if source else '?'})",
-            )
+        if cls in VIEWS:
+            return wrap_view(self, obj, source)
         found = wrap_iterator(self, obj, source) or wrap_context(self, obj, source)
         found = found or wrap_distributed(self, obj, source)
         if found is not None:
@@ -243,13 +245,14 @@ class Reader(Namespaces):
         if cls is contextvars.ContextVar:
             self._identity(obj, source)
             return ContextVariableValue(obj, source)
-        if isinstance(obj, _WEAK_TYPES):
-            raise GraphBreak(
-                breaks.OPERATION,
-                f"a {cls.__name__} from outside the compiled function ({source.words() if source else '?'})",
-            )
+        if isinstance(obj, _SUSPENDED):
+            self.guards_type(source, cls)
+            return OpaqueValue(cls, f"a {cls.__name__} from outside the compiled function", source)
         if isinstance(obj, BaseException):
             return wrap_exception(self, obj, source)
+        if cls is torch.jit.ScriptFunction:
+            self._identity(obj, source)
+            return ScriptedValue(obj, source)
         if isinstance(obj, _INERT_TYPES) or cls.__module__ == "typing":
             self._identity(obj, source)
             return DisabledValue(obj, f"calling a {cls.__name__}", breaks.OPERATION, source)

@@ -21,6 +21,7 @@ from ..capture.attempts import NeedsShapeEnv
 from ..guards.guards import TensorGuard
 from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Source
+from ..sizes import read_numbers
 from ..sizes.dynamic import DynamicDims
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
@@ -437,11 +438,13 @@ def _operator_name(target: Any) -> str:
 
 
 def _is_droppable(node: Any) -> bool:
-    """Nodes that only take a result apart or compute a size: they cannot have an effect."""
+    """Nodes that only take a result apart, compute a size or read a number: they cannot have an effect."""
     if node.op == "call_method":
         return node.target in ("size", "stride", "numel", "storage_offset")
     if node.op != "call_function":
         return False
+    if node.target is read_numbers.read:
+        return True
     if node.target is operator.getitem:
         return not isinstance(node.meta.get("example_value"), torch.Tensor) or isinstance(
             node.args[0].meta.get("example_value") if isinstance(node.args[0], torch.fx.Node) else None, (tuple, list)

@@ -103,6 +103,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.may_put_off = assumptions.may_put_off
         self.put_off = 0  # class statements
         self.calls_first: list[Callable[[], Any]] = []  # what the frame calls before all else
+        self.scripted = 0
         self.draws: list[Source] = []  # numbers of Python's generators, in order
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold

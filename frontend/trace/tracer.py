@@ -189,6 +189,9 @@ class Symbols(Protocol):
     def number_input(self, number: int | float, source: Source) -> Value:
         """The symbolic number that is an input of the graph."""
 
+    def unknown_input(self, number: int, source: Source, low: int, high: int) -> Value:
+        """An integer from outside between two bounds that is an input of the graph, and that no guard may ask for."""
+
     def number_source(self, node: Node) -> Source | None:
         """Where the compiled frame finds the number that a node stands for, if it is an input."""
 
@@ -393,6 +396,7 @@ class Running(Protocol):
     defaults: Any  # of dtype and device: ``trace.defaults.Defaults``
     breaks_are_errors: bool
     exporting: bool
+    scripted: int  # how many functions that torch.jit.script compiled are being traced
     draws: list[Source]  # numbers of Python's generators, which the frame draws in this order
     calls_first: list[Callable[[], Any]]  # what the frame calls before all else
     may_expect: bool  # whether branches that only raise are taken for not taken

@@ -40,6 +40,8 @@ def with_numbers(tr: Tracer, kind: str, target: Any, args: list[Value], kwargs: 
         name = getattr(target, "__name__", "")
         if name.removeprefix("_foreach_") in _FOREACH and name != name.removeprefix("_foreach_") and not kwargs:
             return _emit(tr, read_numbers.foreach, [ConstValue(name.removeprefix("_foreach_")), *args[:-1], numbers])
+        if target in _MAKE and len(args) == 1 and kwargs.keys() <= {"dtype", "device"}:
+            return tr.emit("call_function", read_numbers.tensor_of, [numbers], kwargs)
     if not any(isinstance(value, ReadNumber) for value in (*args, *kwargs.values())):
         return None
     if target in _OF_NUMBERS and not kwargs and all(map(_is_number, args)):

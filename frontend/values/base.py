@@ -189,6 +189,28 @@ class _Missing:
 MISSING: Any = _Missing()
 
 
+class OpaqueValue(Value):
+    """An object of which only the class is understood: whatever asks more of it ends the graph."""
+
+    __slots__ = ("cls", "what")
+
+    def __init__(self, cls: type, what: str, source: Source | None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.what = what
+
+    def pytype(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return f"{self.what} ({'?' if self.source is None else self.source.words()})"
+
+    def next(self, tr: Tracer) -> Value | None:
+        stop = self.not_understood(f"a loop over {self.describe()}")
+        stop.whole_frame = True  # each iteration would end a graph
+        raise stop
+
+
 class NullValue(Value):
     """CPython's NULL on the stack, part of its call convention."""
 

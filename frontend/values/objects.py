@@ -21,7 +21,7 @@ from .constants import ConstValue
 from .containers.iterators import UserIterator
 from .containers.sequences import TupleValue
 from .descriptors import SLOT_WRAPPERS, bind_class_attribute, is_c_method
-from .scalars import drawn_number
+from .scalars import draw
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -428,8 +428,8 @@ class ObjectValue(Value):
             if name in ("__getattribute__", "__setattr__", "__delattr__"):
                 return self._object_method(tr, name, args)
             return call_builtin_method(tr, storage, cls, name, args, kwargs)
-        if self.cls is random.Random and name == "random" and not args and not kwargs:
-            return drawn_number(tr, self, name, ())
+        if self.cls is random.Random and name in ("random", "getrandbits"):
+            return draw(tr, self, name, args, kwargs)
         if (self.cls, name) in _PURE_METHODS and all(v.is_const() for v in (*args, *kwargs.values())):
             if self.source is not None:
                 tr.guards.is_object(self.source, self.obj)

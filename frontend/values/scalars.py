@@ -1,17 +1,18 @@
-"""Numbers read from tensors: symbols whose value depends on data, if this is enabled.
+"""Numbers that no guard knows: read from tensors, which are symbols if this is enabled, or drawn by ``random.Random``.
 
 An optimizer reads its counts of steps in each step, and computes with them.  Those numbers stay in the graph.
 """
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..breaks import DATA_DEPENDENT_BRANCH, REGION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
+from ..breaks import C_FUNCTION, DATA_DEPENDENT_BRANCH, REGION, TENSOR_TO_PYTHON, TORCH_STATE, GraphBreak
 from ..capture.attempts import NeedsShapeEnv, NothingExpected
-from ..guards.sources import Drawn
+from ..guards.sources import Converted, Drawn, Source
 from ..sizes import read_numbers
 from ..sizes.read_numbers import as_tensor
 from .base import GraphValue, Value
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 READS = frozenset({"item", "tolist", "__int__", "__float__", "__index__"})
 _LONGEST_LIST = 1024
+_MOST = 2**62  # of a symbolic integer
 
 
 def read_number(tr: Tracer, tensor: TensorValue, name: str) -> Value:
@@ -83,27 +85,6 @@ def number_of(tr: Tracer, tensor: TensorValue) -> Value:
     return ReadNumber.of(tr.emit("call_function", read_numbers.read, [tensor], {}))
 
 
-def drawn_number(tr: Tracer, generator: Value, method: str, arguments: tuple[float, ...]) -> Value:
-    """The next float of a ``random.Random``: the frame draws it ahead of the graph, which gets it as an input."""
-    if tr.region is not None or tr.exporting or generator.source is None:
-        raise GraphBreak(
-            TORCH_STATE, f"random.Random.{method} in a region, in an exported graph, or of a new generator"
-        )
-    if tr.may_expect:  # what runs again in eager would draw other numbers
-        raise NothingExpected("the program draws random numbers")
-    source = Drawn(generator.source, method, arguments, as_tensor, len(tr.draws))
-    tr.draws.append(source)
-    node = tr.placeholder(method)
-    with tr.fake_mode:
-        example = node.meta["example_value"] = as_tensor(0.5)
-    tr.inputs.append((node, source))
-    tr.real_inputs[node] = as_tensor(0.5)
-    tr.reads_numbers = True
-    from .tensors import TensorValue
-
-    return ReadNumber.of(tr.emit("call_function", read_numbers.read, [TensorValue(node, example)], {}))
-
-
 class ReadNumber(GraphValue):
     """A float that the graph reads from a tensor, and what it computes from such floats.
 
@@ -148,3 +129,65 @@ class ReadNumber(GraphValue):
         node = tr.create_node("call_function", read_numbers.held, (self.node,), {})
         node.meta["example_value"] = self.example
         return out.graph_output(ReadNumber(node, self.example).carrier()) + ".item()"
+
+
+# --- numbers of Python's generators ---------------------------------------------------------------------------------
+
+
+def draw(tr: Tracer, generator: Value, method: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The next number of a ``random.Random``: the frame draws it ahead of the graph, which gets it as an input."""
+    given = tuple(a.value for a in args if isinstance(a, ConstValue) and type(a.value) in (int, float))
+    if generator.pytype() is not random.Random or kwargs or len(given) < len(args):
+        raise GraphBreak(C_FUNCTION, f"random.Random.{method} with these arguments")
+    try:
+        like = getattr(random.Random(0), method)(*given)
+    except Exception as error:
+        raise GraphBreak(C_FUNCTION, f"random.Random.{method} with these arguments", error) from None
+    if tr.region is not None or tr.exporting or generator.source is None:
+        raise GraphBreak(
+            TORCH_STATE, f"random.Random.{method} in a region, in an exported graph, or of a new generator"
+        )
+    if tr.may_expect:  # what runs again in eager would draw other numbers
+        raise NothingExpected("the program draws random numbers")
+    source = Drawn(generator.source, method, given, len(tr.draws))
+    if type(like) is int:
+        low, high = _bounds(method, given)
+        if max(-low, high) > _MOST:
+            raise GraphBreak(C_FUNCTION, f"random.Random.{method} with these arguments")
+        number = tr.unknown_input(like, source, low, high)
+        tr.draws.append(source)
+        return number
+    tr.draws.append(source)
+    node = tr.placeholder(method)
+    read = tr.create_node("call_function", read_numbers.read, (node,), {})  # which counts as no operator
+    with tr.fake_mode:
+        example = node.meta["example_value"] = as_tensor(like)
+        read.meta["example_value"] = read_numbers.read(example)
+    tr.inputs.append((node, Converted(source, as_tensor)))
+    tr.real_inputs[node] = as_tensor(like)
+    tr.reads_numbers = True
+    return DrawnNumber(read, read.meta["example_value"], source)
+
+
+def _bounds(method: str, given: tuple) -> tuple[int, int]:
+    """The least and the greatest integer that a generator may give."""
+    if method == "getrandbits":
+        return 0, (1 << given[0]) - 1
+    possible = range(given[0], given[1] + 1) if method == "randint" else range(*given)
+    return min(possible[0], possible[-1]), max(possible[0], possible[-1])
+
+
+class DrawnNumber(ReadNumber):
+    """A float that a generator gave: what follows the graph has it without asking the graph."""
+
+    __slots__ = ("drawn",)
+
+    def __init__(self, node: Any, example: Any, drawn: Source) -> None:
+        super().__init__(node, example)
+        self.drawn = drawn
+
+    def describe(self) -> str:
+        return f"the number {self.drawn.words()}"
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return out.load(self.drawn)

@@ -10,10 +10,13 @@ import torch
 
 from ..breaks import OPERATION, TENSOR_TO_PYTHON, GraphBreak
 from ..capture.attempts import TextNeeded
-from .base import Value
+from ..trace.enumerations import ask_member
+from .base import Raised, Value
+from .constants import ConstValue
 from .containers.mappings import DictValue
 from .containers.sequences import SequenceValue, TupleValue
-from .objects import ObjectValue
+from .objects import ObjectValue, of_protocol
+from .tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -90,3 +93,20 @@ def format_args(tr: Tracer, value: Value) -> Any:
     if isinstance(value, TupleValue):
         return tuple(text_arg(tr, v) for v in value.items(tr))
     return text_arg(tr, value)
+
+
+def formatted(tr: Tracer, value: Value, spec: str) -> Value:
+    """``format(value, spec)``."""
+    if isinstance(value, ObjectValue):
+        method = value.special(tr, "__format__")
+        if method is not None:
+            return of_protocol(method.call(tr, [ConstValue(spec)], {}), "__format__")
+        if spec and tr.static_lookup(value.cls, "__format__") is object.__format__:
+            message = f"unsupported format string passed to {value.cls.__name__}.__format__"
+            raise Raised(tr.make_exception(TypeError, message))
+        value = tr.convert(value, "s")
+    if isinstance(value, TensorValue) and not spec and tr.may_expect:
+        tr.texts += 1
+        return DataText()
+    ask_member(tr, value.real(), "__format__")
+    return tr.fold(format, [text_arg(tr, value), spec], {})

@@ -364,3 +364,12 @@ class _RefusesSin:
     @staticmethod
     def compile(gm, example_inputs, request):
         return gm
+
+
+@pytest.mark.parametrize("make", [lambda function: function, torch.nn.Sequential])
+def test_a_compiled_callable_used_twice_is_compiled_once(make):
+    inner = torchmux.compile(make(torch.nn.Tanh()), backend="eager")
+    twice = torchmux.compile(lambda x: inner(inner(x) + 1), backend="eager", fullgraph=True)
+    for _ in range(3):
+        twice(torch.ones(2))
+    assert torchmux.report(twice).graph_count == 1

@@ -95,3 +95,24 @@ def test_exported_programs(dynamic):
     assert report.graph_count == (2 if dynamic else 1)
     with pytest.raises(AssertionError, match="Guard failed"):
         compiled(torch.randn(65 if dynamic else 5, 3))
+
+
+class Rounds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-1, 1)
+
+
+def test_a_graph_inside_of_a_graph_is_not_captured_again():
+    def program(x, weight):
+        (Rounds.apply(x * weight) * 5).sum().backward()
+        return weight.grad + 1
+
+    compiled = torchmux.compile(program, backend="eager")
+    weights = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    assert torch.equal(compiled(torch.ones(2), weights[0]), program(torch.ones(2), weights[1]))
+    assert [graph.function for graph in torchmux.report(compiled).graphs] == [program.__qualname__] * 2

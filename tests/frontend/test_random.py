@@ -175,6 +175,42 @@ def generator_of_python():
     yield run, (tensor(),)
 
 
+@feature()
+def integers_of_python():
+    """Drawn ahead of the graph as well, within their bounds; sizes, places in tensors and factors follow from them."""
+    dice = random.Random(5)
+
+    def run(x):
+        number, step, bits = random.randint(2, 5), random.randrange(-8, 8, 3), dice.getrandbits(4)
+        begin = dice.randint(0, 1)
+        y = x * number + step - bits
+        return y[begin : begin + 2], torch.zeros(number) + x[0, 0], number, step, dice.random(), torch.tensor([bits])
+
+    yield run, (tensor(),)
+    yield run, (tensor(),)
+
+
+@feature()
+def chosen_by_python(x):
+    """The branch ends the graph, but what was drawn ahead of it is drawn once."""
+    if random.random() < 0.5:
+        x = x + random.randint(1, 3)
+    if random.randint(0, 1):
+        x = x * 2
+    return x, random.random(), torch.tensor([random.random(), 2.0, random.uniform(1, 2)])
+
+
+@feature()
+def refused_by_python(x):
+    """What the generator refuses is refused where the program asks, and nothing is drawn for it."""
+    for ask in (lambda: random.randint(3, 1), lambda: random.expovariate(0.0), lambda: random.randrange(0)):
+        try:
+            x = x * ask()
+        except (ValueError, ZeroDivisionError) as error:
+            x = x + len(str(error))
+    return x, random.random()
+
+
 @feature(more="NumPy's generator is asked between graphs")
 def numbers_of_numpy():
     np.random.seed(0)
@@ -220,6 +256,20 @@ def test_random_numbers_are_as_in_eager(name, backend):
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_random_numbers_take_no_more_graphs(name):
     check_graphs(__name__, name)
+
+
+def test_what_python_draws_is_in_the_graph():
+    def augment(x):
+        begin = random.randint(0, 2)
+        return x[begin : begin + 2] * random.uniform(0, 1) + random.randrange(5)
+
+    compiled = torchmux.compile(augment, backend="eager", fullgraph=True)
+    for seed in range(12):
+        random.seed(seed)
+        expected = augment(torch.arange(4.0))
+        random.seed(seed)
+        assert torch.equal(compiled(torch.arange(4.0)), expected)
+    assert torchmux.report(compiled).graph_count == 1
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])

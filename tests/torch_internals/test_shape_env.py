@@ -132,7 +132,7 @@ def test_a_symbol_is_made_again_in_another_shape_env() -> None:
         ti.told_symbol(other, other.create_unbacked_symint().node.expr)
 
 
-@checks("size_range", "is_never_negative", "least_of", "ranges_of")
+@checks("size_range", "is_never_negative", "factor_of", "least_of", "ranges_of")
 def test_size_range() -> None:
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
@@ -148,6 +148,11 @@ def test_size_range() -> None:
         ((name, text),) = ti.ranges_of(size * 2).items()
         assert name == str(size.node.expr)
         assert str(least) in text
+        symbol, env = size.node.expr, size.node.shape_env
+        assert ti.factor_of(env, symbol) == 1
+        assert size % 5 == 0
+        assert ti.factor_of(env, symbol) == 5
+        assert ti.ranges_of(size) != {name: text}
     env = mode.shape_env
     number = env.create_symbol(
         -2, _named_source(), DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True

@@ -163,6 +163,7 @@ from .shape_env import (
     assumptions,
     dim_bounds,
     dim_kinds,
+    factor_of,
     holds,
     insert_runtime_asserts,
     is_never_negative,

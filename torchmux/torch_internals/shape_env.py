@@ -83,10 +83,34 @@ def least_of(shape_env: Any, expr: Any) -> int | None:
     return int(lower) if lower >= 0 and lower.is_finite else None
 
 
+def factor_of(shape_env: Any, symbol: Any) -> int:
+    """A number by which the value of a symbol is known to be divisible.
+
+    A view of ``n`` elements as rows of ``n // 4`` says that of ``n`` in two steps: it is divisible by ``n // 4``, which
+    makes 4 of it.
+    """
+    known = [e.args for e in map(shape_env.replace, shape_env.divisible) if type(e).__name__ in ("Mod", "PythonMod")]
+    found = [int(by) for number, by in known if number == symbol and by.is_Integer and by > 0]
+    for part in (by for number, by in known if number == symbol and _is_quotient(by, symbol)):
+        times = type(part)(symbol, part)
+        if any(
+            type(g.expr).__name__ == "Equality" and set(g.expr.args) == {times, part.args[1]} for g in shape_env.guards
+        ):
+            found.append(int(part.args[1]))
+    return math.lcm(*found)
+
+
+def _is_quotient(expr: Any, number: Any) -> bool:
+    """Whether an expression is ``number`` divided by a positive integer, rounded down."""
+    if type(expr).__name__ != "FloorDiv" or expr.args[0] != number:
+        return False
+    return bool(expr.args[1].is_Integer and expr.args[1] > 0)
+
+
 def ranges_of(size: Any) -> dict[str, str]:
-    """The least and the largest value of each symbol in a symbolic number, as text."""
-    node = size.node
-    return {str(s): str(node.shape_env.bound_sympy(s)) for s in node.expr.free_symbols}
+    """What is known of each symbol in a symbolic number, as text: the least and the largest value, and a factor."""
+    env = size.node.shape_env
+    return {str(s): f"{env.bound_sympy(s)} {factor_of(env, s)}" for s in size.node.expr.free_symbols}
 
 
 def symbol_of(size: Any) -> Any:
@@ -158,7 +182,10 @@ def rebuild_symbolic(expr: Any, symbols: dict[Any, Any]) -> Any:
     """
     from torch.utils._sympy.interp import sympy_interp
 
-    return sympy_interp(_operator_analysis(), symbols, expr)
+    try:
+        return sympy_interp(_operator_analysis(), symbols, expr)
+    except AttributeError as error:  # it has no name for the function
+        raise NotImplementedError(str(error)) from None
 
 
 _operators_only: Any = None

@@ -16,7 +16,16 @@ from torchmux import torch_internals as internals
 aten = torch.ops.aten
 
 # Operators that take a tensor where a Python number stands, and do the same with it.
-_TAKES_TENSORS = {aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor}
+_TAKES_TENSORS = {aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor, aten.floor_divide.default}
+# Operators of a tensor and a number behind it, and those that do the same with a tensor in its place.
+_OF_TENSORS = {
+    aten.eq.Scalar: aten.eq.Tensor, aten.ne.Scalar: aten.ne.Tensor, aten.lt.Scalar: aten.lt.Tensor,
+    aten.le.Scalar: aten.le.Tensor, aten.gt.Scalar: aten.gt.Tensor, aten.ge.Scalar: aten.ge.Tensor,
+    aten.remainder.Scalar: aten.remainder.Tensor, aten.masked_fill.Scalar: aten.masked_fill.Tensor,
+    aten.fill.Scalar: aten.fill.Tensor, aten.clamp_min.default: aten.maximum.default,
+    aten.clamp_max.default: aten.minimum.default,
+}  # fmt: skip
+_ALL = {*_OF_TENSORS.values(), aten.clamp.default}
 # Narrower types are computed in float32 by torch, with the number in full: rounding it first would be another result.
 _DTYPES = (torch.float32, torch.float64)
 
@@ -25,17 +34,51 @@ def as_tensors(graph: Graph) -> None:
     """Give operators tensors instead of floats, where that computes the same."""
     made: dict[tuple[Node, torch.dtype, torch.device], Node] = {}
     for node in list(graph.nodes):
-        result = node.meta.get("val")
-        if node.target not in _TAKES_TENSORS or node.kwargs or not internals.is_fake(result):
+        numbers = list(filter(_is_float, node.args))
+        if not numbers or node.kwargs:
             continue
-        if result.dtype not in _DTYPES:
+        like = node.meta.get("val") if node.target in _TAKES_TENSORS else _value(node.args[0])
+        if not internals.is_fake(like) or like.dtype not in _DTYPES or not _take_tensors(graph, node):
             continue
-        for number in filter(_is_float, node.args):
-            key = (number, result.dtype, result.device)
+        for number in numbers:
+            key = (number, like.dtype, like.device)
             if key not in made:
-                with result.fake_mode:
-                    made[key] = _tensor(graph, number, result)
-            node.replace_input_with(number, made[key])
+                with like.fake_mode:
+                    made[key] = _tensor(graph, number, like)
+            for user in [each for each in number.users if each is node or each is node.args[0]]:
+                user.replace_input_with(number, made[key])
+
+
+def _take_tensors(graph: Graph, node: Node) -> bool:
+    """Make an operator one that takes tensors where it takes numbers, if there is one."""
+    if node.target is aten.clamp.default:
+        _bound_by_bound(graph, node)
+    elif node.target in _OF_TENSORS:
+        node.target = _OF_TENSORS[node.target]
+    elif node.target is aten.rsub.Scalar and len(node.args) == 2:
+        node.target, node.args = aten.sub.Tensor, node.args[::-1]
+    return node.target in _TAKES_TENSORS or node.target in _ALL
+
+
+def _value(argument: Any) -> Any:
+    return argument.meta.get("val") if isinstance(argument, Node) else None
+
+
+def _bound_by_bound(graph: Graph, node: Node) -> None:
+    """``clamp`` as one operator for each bound; the other one comes first."""
+    tensor, low, high = (*node.args, None)[:3]
+    if low is not None and high is not None:
+        with graph.inserting_before(node):
+            first = graph.call_function(*_bounded(tensor, low, None))
+        first.meta = dict(node.meta)
+        tensor, low = first, None
+    node.target, node.args = _bounded(tensor, low, high)
+
+
+def _bounded(tensor: Node, low: Any, high: Any) -> tuple[Any, tuple]:
+    if _is_float(low) or _is_float(high):
+        return (aten.maximum.default, (tensor, low)) if high is None else (aten.minimum.default, (tensor, high))
+    return aten.clamp.default, (tensor, low, high)
 
 
 def is_number(node: Node) -> bool:

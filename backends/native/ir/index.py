@@ -303,7 +303,8 @@ def _least(value: Ix) -> int | None:
 def _find_least(value: Ix) -> int | None:
     if any(isinstance(atom, Size) and atom.least is None for mono, _ in value.terms for atom in mono):
         return None
-    for mono, coef in value.terms:
+    # A quotient last: where it is a size, the end of a loop cancels it.
+    for mono, coef in sorted(value.terms, key=lambda term: any(isinstance(atom, Div) for atom in term[0])):
         for atom in mono:
             if isinstance(atom, Size):
                 continue
@@ -421,15 +422,19 @@ def _divide(left: Index, right: Index) -> tuple[Index, Index | None, Index, Inde
             quotient = quotient + part
     if not_negative(rest) and less(rest, right):
         return quotient, None, right, 0
-    if type(right) is int and isinstance(rest, Ix):
-        factors = {math.gcd(right, coef) for mono, coef in rest.terms if mono}
+    if isinstance(right, Ix):
+        divisible = right.terms[0][1] if len(right.terms) == 1 else 1
+    else:
+        divisible = right
+    if isinstance(rest, Ix):
+        factors = {math.gcd(divisible, coef) for mono, coef in rest.terms if mono}
         for factor in sorted(factors, reverse=True):
             if factor == 1:
                 break
             high = _make({m: c // factor for m, c in rest.terms if c % factor == 0})
             low = _make({m: c for m, c in rest.terms if c % factor})
             if not_negative(low) and less(low, factor):
-                smaller = right // factor
+                smaller = exact(right, factor)
                 if not_negative(high) and less(high, smaller):
                     return quotient, None, smaller, low
                 return quotient, high, smaller, low
@@ -506,17 +511,17 @@ def flatten(indices: Iterable[Index], sizes: Iterable[Index]) -> Index:
 
 def joined(value: Index) -> Index:
     """``value``, where quotients and remainders of the same division that make up what was divided do so."""
-    if not isinstance(value, Ix) or not any(len(m) == 1 and isinstance(m[0], Rem) for m, _ in value.terms):
+    if not isinstance(value, Ix):
         return value
+    terms = dict(value.terms)
     for mono, coef in value.terms:
-        if len(mono) != 1 or not isinstance(mono[0], Rem) or type(mono[0].right) is not int:
-            continue
-        left, right = mono[0].left, mono[0].right
-        quotient = floordiv(left, right)
-        if isinstance(quotient, Ix) and len(quotient.terms) == 1:
-            ((part, count),) = quotient.terms
-            if count == 1 and dict(value.terms).get(part) == coef * right:
-                return joined(value - coef * _of(mono[0]) - coef * right * quotient + coef * left)
+        for at, atom in enumerate(mono):
+            if not isinstance(atom, Rem):
+                continue
+            factor = _make({mono[:at] + mono[at + 1 :]: coef})
+            whole = floordiv(atom.left, atom.right) * atom.right * factor
+            if isinstance(whole, Ix) and all(terms.get(m) == c for m, c in whole.terms):
+                return joined(value - factor * _of(atom) - whole + factor * atom.left)
     return value
 
 

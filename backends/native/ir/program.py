@@ -24,6 +24,14 @@ Extent = tuple[Literal["size", "stride"], int]
 
 
 @dataclass(frozen=True)
+class Solved:
+    """A number of which an input is ``factor`` times the number plus ``offset``."""
+
+    factor: int
+    offset: int
+
+
+@dataclass(frozen=True)
 class TensorRef:
     """A tensor on a buffer, as an argument of a call or a result, which may be the conjugate of what the buffer has."""
 
@@ -109,7 +117,8 @@ class Program:
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []
         self.outputs: list[TensorRef | Index] = []
-        self.symbols: dict[str, tuple[int, Extent | None]] = {}  # symbol: which input, and what of it
+        # symbol: which input, what of it, divided by what
+        self.symbols: dict[str, tuple[int, Extent | Solved | None, int]] = {}
         self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
         self.frozen: dict[Buffer, str] = {}  # those whose values are not part of the code: their attributes
         self.packs: dict[Hashable, Buffer] = {}  # what a target makes of constants when the code is loaded
@@ -228,6 +237,9 @@ class Program:
 
     def _add(self, statement: Statement) -> None:
         statement.origins = [self.current]
+        empty = any(type(v.size) is int and v.size == 0 for v in (*statement.kept, *statement.reduced))
+        if empty and statement.value.op != "pair":  # what is the same for all elements would be read once, though
+            statement.value = ops.const(0, statement.value.dtype)
         self.items.append(statement)
 
     def call(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], results: list[Buffer | None]) -> None:

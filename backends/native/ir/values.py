@@ -188,6 +188,22 @@ def _loaded(buffer: Buffer, position: Index, dtype: torch.dtype) -> Node:
     return ops.complex_of(ops.load(buffer, position * 2), ops.load(buffer, position * 2 + 1))
 
 
+def in_place(value: Value) -> Value:
+    """``value`` as memory with strides, where it is nothing but a view of that."""
+    variables = value.variables()
+    element = value.at(variables)
+    if value.place is not None or element.op != "load" or element.dtype is not value.dtype:
+        return value
+    buffer, position = element.attr
+    loops = [index.the_var(v) for v in variables]
+    strides = [0 if loop is None else index.coefficient(position, loop) for loop in loops]
+    known = [s for s in strides if s is not None and not index.free(s)]
+    if len(known) < len(strides):
+        return value
+    offset = index.substitute(position, {loop: 0 for loop in loops if loop is not None})
+    return Value(value.sizes, value.dtype, None, Place(buffer, tuple(known), offset))
+
+
 def _is_one(extent: Index) -> bool:
     return type(extent) is int and extent == 1
 

@@ -24,5 +24,6 @@ from . import (
     scatters as scatters,
     searches as searches,
     views as views,
+    windows as windows,
 )
 from .registry import Context as Context, table as table

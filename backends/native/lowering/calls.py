@@ -39,7 +39,7 @@ def is_callable(op: Any) -> bool:
 WHOLE = frozenset(
     f"{prefix}{name}{suffix}"
     for prefix, names, suffixes in (
-        ("", "pixel_shuffle pixel_unshuffle im2col col2im max_unpool2d max_unpool3d", ("",)),
+        ("", "pixel_shuffle pixel_unshuffle im2col col2im unfold_backward max_unpool2d max_unpool3d", ("",)),
         ("reflection_", "pad1d pad2d pad3d", ("", "_backward")),
         ("replication_", "pad1d pad2d pad3d", ("", "_backward")),
         ("upsample_", "nearest1d nearest2d nearest3d linear1d bilinear2d bicubic2d trilinear3d", ("", "_backward")),

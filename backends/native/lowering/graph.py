@@ -19,7 +19,7 @@ from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.layout import image_layout
 from ..ir.operations import Unsupported
-from ..ir.program import Extent, Program, TensorRef
+from ..ir.program import Extent, Program, Solved, TensorRef
 from ..ir.values import Place, Value
 from ..rewrites.decisive import decisive
 from ..rewrites.freezing import is_frozen
@@ -40,6 +40,8 @@ class SymbolicSizes:
 
     def __init__(self) -> None:
         self.seen: dict[str, Any] = {}
+        self._symbols: dict[Any, Index] = {}
+        self.given: dict[Any, str] = {}  # expressions that are inputs themselves, and what they are called
 
     def __call__(self, value: Any) -> Index:
         if isinstance(value, int):
@@ -55,13 +57,19 @@ class SymbolicSizes:
             for s in tensor.stride()
         )
 
+    def of(self, expr: Any, shape_env: Any) -> Index:
+        """An expression of ``shape_env``."""
+        return self._expression(expr, shape_env)
+
     def _expression(self, expr: Any, shape_env: Any, stride: bool = False) -> Index:
         if expr.is_Integer:
             return int(expr)
+        if expr in self.given:
+            return index.size(self.given[expr], internals.least_of(shape_env, expr))
         if expr.is_Symbol:
-            self.seen[str(expr)] = expr
-            # An integer that the user passes is a symbol like a size, and may be an index from the end.
-            return index.size(str(expr), internals.least_of(shape_env, expr))
+            if expr not in self._symbols:
+                self._symbols[expr] = self._symbol(expr, shape_env)
+            return self._symbols[expr]
         name = type(expr).__name__
         if name == "Max" and stride and len(expr.args) == 2 and expr.args[0] == 1:
             return self._expression(expr.args[1], shape_env, stride)
@@ -78,7 +86,46 @@ class SymbolicSizes:
             left, right = (self._expression(a, shape_env, stride) for a in expr.args)
             if index.less(0, right):
                 return index.floordiv(left, right) if name in ("FloorDiv", "CleanDiv") else index.remainder(left, right)
+        if name in ("TruncToInt", "FloorToInt"):
+            if (scaled := _scaled(expr.args[0])) is not None:
+                number, over, under = scaled
+                whole = self._expression(number, shape_env, stride)
+                if index.not_negative(whole):
+                    return index.floordiv(whole * over, under)
         raise Unsupported(f"the size {expr}")
+
+    def _symbol(self, expr: Any, shape_env: Any) -> Index:
+        """A symbol, as the multiple of a size where that is known: its parts then have no remainders."""
+        # An integer that the user passes is a symbol like a size, and may be an index from the end.
+        least = internals.least_of(shape_env, expr)
+        factor = internals.factor_of(shape_env, expr) if least is not None else 1
+        name = f"{expr}_{factor}" if factor > 1 else str(expr)
+        self.seen[name] = expr
+        return index.size(name, least if least is None else -(-least // factor)) * factor
+
+
+_FINEST = 1 << 12
+"""Integers up to some 2 ** 40 times a float that is a quotient of two numbers up to this are exact in floats."""
+
+
+def _scaled(expr: Any) -> tuple[Any, int, int] | None:
+    """What is scaled, and the factor as a quotient, if ``expr`` is an integer times a float, which is exact."""
+    if type(expr).__name__ != "Mul" or len(expr.args) != 2:
+        return None
+    factor, number = expr.args
+    if not factor.is_Float or factor <= 0 or type(number).__name__ != "ToFloat":
+        return None
+    over, under = float(factor).as_integer_ratio()
+    return (number.args[0], over, under) if max(over, under) <= _FINEST else None
+
+
+def _multiple(value: Index) -> tuple[str, int] | None:
+    """The name of a size and a factor, if ``value`` is their product."""
+    if not isinstance(value, index.Ix) or len(value.terms) > 1:
+        return None
+    ((atoms, factor),) = value.terms
+    only = atoms[0] if len(atoms) == 1 else None
+    return (only.key, factor) if isinstance(only, index.Size) and factor > 0 else None
 
 
 def lower(gm: GraphModule, forms: Forms, *, padded: bool = False, own_products: bool = True) -> Program:
@@ -100,6 +147,7 @@ class _Lowering:
         self.size = SymbolicSizes()
         self.env: dict[Node, Any] = {}
         self.refused: dict[str, str] = {}
+        self.solved: dict[Node, Solved] = {}  # inputs from which the symbol in them follows
         self.writes = Writes(gm.graph, program, self.env)
         self.decisive = decisive(gm.graph)
         self.chain: dict[Node, int] = {}  # how many operators lead to a node since memory was read
@@ -108,6 +156,7 @@ class _Lowering:
         # Images that the caller sees have torch's layout; if there are many, as in training, this determines the rest.
         results = [n.meta.get("val") for n in self.gm.graph.output_node().args[0] if isinstance(n, Node)]
         self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
+        self._name_numbers()
         for node in self.gm.graph.nodes:
             self.program.current = node
             if node.op == "placeholder" and _is_negative(node.meta.get("val")):
@@ -134,6 +183,21 @@ class _Lowering:
 
     # --- inputs and outputs ---------------------------------------------------------------------------------------
 
+    def _name_numbers(self) -> None:
+        """Find out which numbers among the inputs are symbols, tell one, or have to be taken as they are."""
+        inputs = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
+        found = [n.meta.get("val") for n in inputs]
+        extents = [e for v in found if isinstance(v, torch.Tensor) for e in (*v.shape, *v.stride())]
+        known = {e.node.expr for e in (*extents, *found) if isinstance(e, torch.SymInt) and e.node.expr.is_Symbol}
+        for node, number in zip(inputs, found, strict=True):
+            if not isinstance(number, torch.SymInt) or number.node.expr.free_symbols <= known:
+                continue
+            if (solved := _solved(number.node.expr)) is not None:
+                self.solved[node] = solved
+                known |= number.node.expr.free_symbols
+            else:
+                self.size.given[number.node.expr] = node.name
+
     def _input(self, node: Node) -> Any:
         fake = node.meta["val"]
         if isinstance(fake, torch.Tensor):
@@ -145,9 +209,13 @@ class _Lowering:
         if isinstance(fake, (int, torch.SymInt)) and not isinstance(fake, bool):
             value = self.size(fake)
             position = len(self.program.inputs)
-            name = next((str(a) for a in value.atoms()), "") if isinstance(value, index.Ix) else ""
-            if isinstance(value, index.Ix) and value is index.size(name):
-                self.program.symbols.setdefault(name, (position, None))
+            if node in self.solved:
+                (symbol,) = fake.node.expr.free_symbols  # type: ignore[union-attr]
+                name, factor = _multiple(self.size.of(symbol, fake.node.shape_env)) or ("", 1)  # type: ignore[union-attr]
+            else:
+                name, factor = _multiple(value) or ("", 1)
+            if name:
+                self.program.symbols.setdefault(name, (position, self.solved.get(node), factor))
             self.program.inputs.append(name)
             return value
         self.program.inputs.append("")
@@ -230,9 +298,8 @@ class _Lowering:
         told += [(at, ("size", d), extent) for at, b in buffers for d, extent in enumerate(b.sizes)]
         told += [(at, ("stride", d), stride) for at, b in buffers for d, stride in enumerate(b.strides)]
         for position, extent, value in told:
-            for name in self.size.seen:
-                if value is index.size(name):
-                    self.program.symbols.setdefault(name, (position, extent))
+            if (multiple := _multiple(value)) is not None:
+                self.program.symbols.setdefault(multiple[0], (position, extent, multiple[1]))
         missing = [name for name in self.size.seen if name not in self.program.symbols]
         if missing:
             raise Unsupported(f"the size {missing[0]}, which no input has")
@@ -467,3 +534,13 @@ def _too_large(node: Node) -> Any:
         if not (dtype.is_floating_point and not math.isfinite(number)):
             return number
     return None
+
+
+def _solved(expr: Any) -> Solved | None:
+    """How the only symbol of an expression follows from its value, if the expression is linear in it."""
+    if len(expr.free_symbols) != 1:
+        return None
+    (symbol,) = expr.free_symbols
+    factor = expr.coeff(symbol)
+    offset = (expr - factor * symbol).expand()
+    return Solved(int(factor), int(offset)) if factor.is_Integer and factor and offset.is_Integer else None

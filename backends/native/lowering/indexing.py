@@ -121,6 +121,8 @@ def _index_select(ctx: Context, a: Value, dim: int, at: Value) -> Value:
 def _gather(ctx: Context, a: Value, dim: int, at: Value, *, sparse_grad: bool = False) -> Value:
     if a.rank == 0 or at.rank == 0:
         raise Unsupported("gather of a scalar")
+    if a.rank != at.rank:  # torch takes indices of any shape that has no elements
+        raise Unsupported("gather by indices of another rank")
     dim %= a.rank
     _not_empty(a)
     ctx.keep(a)

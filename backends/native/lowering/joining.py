@@ -12,7 +12,7 @@ import torch
 from ..ir import index, operations as ops
 from ..ir.expressions import Node
 from ..ir.index import Index
-from ..ir.operations import binary, compare, const, masked
+from ..ir.operations import Unsupported, binary, compare, const, masked
 from ..ir.program import Program
 from ..ir.values import Value, scalar
 from . import calls, views, writes
@@ -134,7 +134,17 @@ def _pad(ctx: Context, a: Value, pad: Sequence[Any], value: Any = 0) -> Value:
 def _pad_circular(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
     low: list[Index] = [0] * a.rank
     for at in range(len(pad) // 2):
-        low[a.rank - 1 - at] = pad[2 * at]
+        dim, ends = a.rank - 1 - at, pad[2 * at : 2 * at + 2]
+        if not all(map(index.not_negative, ends)):  # what is cut off does not come back on the other side
+            size = a.sizes[dim]
+            if any(type(n) is not int for n in (*ends, size)):
+                raise Unsupported("a circular pad that may cut off, of unknown size")
+            cut = [max(-n, 0) for n in ends]
+            a = a.slice(dim, cut[0], size - sum(cut))
+            ends = [max(n, 0) for n in ends]
+            if max(ends) > a.sizes[dim]:
+                raise Unsupported("a circular pad of more than it leaves")
+        low[dim] = ends[0]
     ctx.keep(a)
 
     def element(at: Any) -> Node:

@@ -1,14 +1,13 @@
-"""Pooling over windows, its gradients, and unfolding: each result is computed from the elements of its window.
+"""Pooling over windows, and its gradients: each result is computed from the elements of its window.
 
 A gradient is gathered: each element of the image adds up what the windows that hold it hand back, in eager's order.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -18,28 +17,8 @@ from ..ir.index import Index
 from ..ir.operations import binary, compare, const, masked, where
 from ..ir.values import Value
 from . import calls
-from .joining import within
 from .registry import Context, aten, lowers
-from .windows import MOST_TAPS, Window, held, in_pieces, layout, leading_to, taps, windows
-
-_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-
-def _is_plain(a: Value, shape: Sequence[Window] | None) -> bool:
-    """Whether loops here do what the operator does: something in each dimension, a type of its own."""
-    return (
-        shape is not None
-        and a.dtype in _FLOATS
-        and all(type(s) is not int or s > 0 for s in a.sizes)
-        and all((type(w.count) is not int or w.count > 0) and w.step > 0 for w in shape)
-    )
-
-
-def _overlap(ctx: Context, a: Value, shape: Sequence[Window]) -> None:
-    """What several windows read is computed once."""
-    if any(w.size > w.step for w in shape):
-        ctx.keep(a)
-
+from .windows import FLOATS, MOST_TAPS, Window, held, in_pieces, is_plain, layout, leading_to, overlap, taps, windows
 
 # --- extrema ----------------------------------------------------------------------------------------------------------
 
@@ -55,10 +34,10 @@ def _apart(distance: Index) -> Node:
 
 def _largest(ctx: Context, op: Any, args: Any, a: Value, shape: Sequence[Window] | None) -> Any:
     _taps = taps(shape or ())
-    if not _is_plain(a, shape) or len(_taps) > MOST_TAPS:
+    if not is_plain(a, shape) or len(_taps) > MOST_TAPS:
         return calls.call(ctx, op, args, {})
     assert shape is not None
-    _overlap(ctx, a, shape)
+    overlap(ctx, a, shape)
     rank = len(shape)
     sizes = ctx.sizes(ctx.val[0])
     strides = layout(ctx, a, ctx.val[0])
@@ -167,7 +146,7 @@ def _placed_back(
     # to ask each element which of many it is.
     overlaps = any(w.size > w.step or w.dilation > 1 for w in shape or ())
     is_large = math.prod(w.size for w in shape or ()) > _MOST_ASKED
-    if not _is_plain(a, shape) or overlaps or is_large or _is_by_channels(ctx, grad):
+    if not is_plain(a, shape) or overlaps or is_large or _is_by_channels(ctx, grad):
         return calls.call(ctx, op, args, {})
     assert shape is not None
     rank = len(shape)
@@ -217,7 +196,7 @@ def _count(shape: Sequence[Window], at: Any, inside: Sequence[bool], pads: bool,
 def _average(
     ctx: Context, op: Any, args: Any, a: Value, shape: list[Window] | None, pads: bool, divisor: int | None
 ) -> Any:
-    if not _is_plain(a, shape):
+    if not is_plain(a, shape):
         return calls.call(ctx, op, args, {})
     assert shape is not None
     rank, dtype = len(shape), compute_type(a.dtype)
@@ -226,7 +205,7 @@ def _average(
         if not all(w.all_inside for w in shape):
             return calls.call(ctx, op, args, {})
         return _average_in_loops(ctx, a, shape, divisor)
-    _overlap(ctx, a, shape)
+    overlap(ctx, a, shape)
 
     def element(at: Any, inside: Sequence[bool]) -> Node:
         total: Node | None = None
@@ -245,7 +224,7 @@ def _average_in_loops(ctx: Context, a: Value, shape: Sequence[Window], divisor: 
     """Windows of many elements, all inside of the image, as a reduction."""
     rank, dtype = len(shape), compute_type(a.dtype)
     sizes = ctx.sizes()
-    _overlap(ctx, a, shape)
+    overlap(ctx, a, shape)
 
     def element(at: Any) -> Node:
         places = tuple(w.position(i, t) for w, i, t in zip(shape, at[-2 * rank : -rank], at[-rank:], strict=True))
@@ -334,7 +313,7 @@ _MOST_UNEVEN = 16
 
 def _is_uneven(ctx: Context, a: Value, counts: Sequence[Any]) -> bool:
     pairs = list(zip(a.sizes[-len(counts) :], counts, strict=True))
-    if ctx.program.device.type != "cpu" or a.dtype not in _FLOATS or any(type(s) is int and s == 0 for s in a.sizes):
+    if ctx.program.device.type != "cpu" or a.dtype not in FLOATS or any(type(s) is int and s == 0 for s in a.sizes):
         return False
     if len(pairs) == 1 and type(pairs[0][0]) is int and pairs[0][0] > _MOST_NEAR:  # a dimension more makes up for it
         return False
@@ -364,7 +343,7 @@ def _handed_back(
     pads: bool,
     divisor: int | None,
 ) -> Any:
-    if not _is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS or _is_by_channels(ctx, grad):
+    if not is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS or _is_by_channels(ctx, grad):
         return calls.call(ctx, op, args, {})
     assert shape is not None
     rank, dtype = len(shape), compute_type(a.dtype)
@@ -434,144 +413,3 @@ for _rank in (2, 3):
     ):
         _op = getattr(aten, _name).default
         lowers(_op)(_made(_op, _rank))
-
-
-# --- windows as columns -----------------------------------------------------------------------------------------------
-
-
-@lowers(aten.im2col.default)
-def _im2col(ctx: Context, a: Value, size: Any, dilation: Any, pad: Any, step: Any) -> Any:
-    counts = [
-        (int(n) + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, p, d, k, s in zip(a.sizes[-2:], pad, dilation, size, step, strict=True)
-        if type(n) is int
-    ]
-    shape = windows(a, counts, size, step, pad, dilation) if len(counts) == 2 else None
-    if not _is_plain(a, shape):
-        return calls.call(ctx, aten.im2col.default, (a, size, dilation, pad, step), {})
-    assert shape is not None
-    _overlap(ctx, a, shape)
-    zero = const(0, compute_type(a.dtype))
-
-    def element(at: Any, inside: Sequence[bool]) -> Node:
-        place, condition = held(shape, at[-2:], at[-4:-2], inside)
-        return masked(condition, a.at((*at[:-4], *place)), zero)
-
-    sizes = (*a.sizes[:-2], *(w.size for w in shape), *(w.count for w in shape))
-    strides = index.contiguous_strides(sizes)
-    return in_pieces(ctx, sizes, a.dtype, strides, [w.interior for w in shape], element).view(ctx.sizes())
-
-
-@lowers(aten.col2im.default)
-def _col2im(ctx: Context, a: Value, extents: Any, size: Any, dilation: Any, pad: Any, step: Any) -> Any:
-    out = ctx.sizes()
-    image = Value(out, a.dtype, lambda at: const(0, a.dtype))
-    counts = [
-        (int(n) + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, p, d, k, s in zip(out[-2:], pad, dilation, size, step, strict=True)
-        if type(n) is int
-    ]
-    shape = windows(image, counts, size, step, pad, dilation) if len(counts) == 2 else None
-    if _is_plain(a, shape) and all(w.dilation == 1 for w in shape or ()):
-        meeting = [range(-(-w.size // w.step)) for w in shape or ()]
-        if len(meeting[0]) * len(meeting[1]) <= MOST_TAPS:
-            return _added_up(ctx, a, shape or (), meeting)
-    if not _is_plain(a, shape) or len(taps(shape or ())) > MOST_TAPS:
-        return calls.call(ctx, aten.col2im.default, (a, extents, size, dilation, pad, step), {})
-    assert shape is not None
-    _overlap(ctx, a, shape)
-
-    def element(at: Any, inside: Sequence[bool]) -> Node:
-        zero = const(0, compute_type(a.dtype))
-        total = zero
-        for tap in taps(shape):
-            which, condition = leading_to(shape, at[-2:], tap, inside)
-            channel = index.flatten((at[-3], *tap), (out[-3], *(w.size for w in shape)))
-            part = masked(condition, a.at((*at[:-3], channel, index.flatten(which, counts))), zero)
-            total = part if total is zero else binary("add", total, part)
-        return total
-
-    return in_pieces(ctx, out, a.dtype, ctx.strides(), [w.surrounded for w in shape], element, whole_rows=True)
-
-
-def _added_up(ctx: Context, a: Value, shape: Sequence[Window], meeting: Sequence[range]) -> Value:
-    """The sum of the windows that meet in each element, which are fewer than a window has elements.
-
-    Where windows begin at whole steps of the image, loops go over steps and what is between two of them.
-    """
-    out, strides = ctx.sizes(), ctx.strides()
-    _overlap(ctx, a, shape)
-    counts, inner = [w.count for w in shape], [w.size for w in shape]
-    zero = const(0, compute_type(a.dtype))
-
-    def total(lead: Sequence[Index], steps: Sequence[Index], rests: Sequence[Index], pieces: Sequence[_Steps]) -> Node:
-        found = zero
-        for back in itertools.product(*meeting):
-            condition = const(True, torch.bool)
-            which, tap = [], []
-            for w, step, rest, n, piece in zip(shape, steps, rests, back, pieces, strict=True):
-                which.append(step - n)
-                tap.append(rest + n * w.step)
-                condition = binary("and", condition, within(which[-1], 0, w.count))
-                if piece.start + n * w.step >= w.size:
-                    condition = const(False, torch.bool)
-                elif piece.start + piece.length - 1 + n * w.step >= w.size:
-                    condition = binary("and", condition, within(tap[-1], 0, w.size))
-            if condition.op == "const" and not condition.attr:
-                continue
-            channel = index.flatten((lead[-1], *tap), (out[-3], *inner))
-            part = masked(condition, a.at((*lead[:-1], channel, index.flatten(which, counts))), zero)
-            found = part if found is zero else binary("add", found, part)
-        return found
-
-    buffer = ctx.program.buffer(a.dtype, out, strides)
-    for pieces in itertools.product(*(_steps_of(w) for w in shape)):
-
-        def element(at: Any, pieces: Sequence[_Steps] = pieces) -> Node:
-            steps = [i + piece.first for i, piece in zip(at[-4::2], pieces, strict=True)]
-            rests = [i + piece.start for i, piece in zip(at[-3::2], pieces, strict=True)]
-            return total(at[:-4], steps, rests, pieces)
-
-        sizes = [n for piece in pieces for n in (piece.steps, piece.length)]
-        apart = [d for w, stride in zip(shape, strides[-2:], strict=True) for d in (w.step * stride, stride)]
-        begin = sum(
-            (piece.first * w.step + piece.start - w.pad) * stride
-            for w, piece, stride in zip(shape, pieces, strides[-2:], strict=True)
-        )
-        ctx.program.store(Value((*out[:-2], *sizes), a.dtype, element), buffer, (*strides[:-2], *apart), begin)
-    return ctx.program.stored(buffer)
-
-
-class _Steps(NamedTuple):
-    """Elements along one dimension: of ``steps`` steps from ``first`` on, the ``length`` from ``start`` on."""
-
-    first: int
-    steps: int
-    start: int
-    length: int
-
-
-_LONG_STEP = 32
-"""Steps of so many elements are rows that are worth a loop of their own."""
-
-
-def _steps_of(w: Window) -> Iterator[_Steps]:
-    """The elements of an image along one dimension: whole steps, and what is before and behind.
-
-    Of long steps, the elements that one more window holds are apart from the others, so that none needs a question.
-    """
-    assert isinstance(w.extent, int)
-    begin, end = w.pad, w.pad + w.extent
-    first, last = -(-begin // w.step), end // w.step
-    if first > last:
-        yield _Steps(last, 1, begin - last * w.step, w.extent)
-        return
-    if begin % w.step:
-        yield _Steps(first - 1, 1, begin % w.step, w.step - begin % w.step)
-    if first < last:
-        shared = w.size % w.step if w.step >= _LONG_STEP else 0
-        for start, stop in ((0, shared), (shared, w.step)):
-            if start < stop:
-                yield _Steps(first, last - first, start, stop - start)
-    if end % w.step:
-        yield _Steps(last, 1, 0, end % w.step)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from ..ir import index, operations as ops
-from ..ir.expressions import Node
+from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
 from ..ir.layout import followed_strides
 from ..ir.operations import binary, const
 from ..ir.products import Attention, ComputedProduct, Product, elements_of
 from ..ir.program import Program, TensorRef
-from ..ir.values import Value
+from ..ir.values import Value, in_place
 from ..rewrites import attention_operator
+from . import calls
 from .calls import buffers_for, prepared
 from .registry import KEEP_COST, Context, aten, lowers
 
@@ -29,6 +31,8 @@ def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> 
     program = ctx.program
     if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
+    if (shared := _shared(left, right)) is not None:
+        return product(ctx, *shared, exact=exact).view(sizes)
     if program.own_products and program.forms.computes_operand(left, right):
         return _computed(program, left, right, exact)
     if program.own_products and program.forms.is_thin(left, right):
@@ -38,6 +42,35 @@ def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> 
     buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
     program.add(Product(buffer, *operands, unit=unit))
     return program.stored(buffer)
+
+
+def _shared(left: Value, right: Value) -> tuple[Value, Value] | None:
+    """Operands in which a right matrix that is repeated for several left ones stands once, and these are its rows.
+
+    So the keys of a group of queries are read where they lie.  None if ``right`` does not repeat matrices.
+    """
+    if right.rank != 3 or right.place is not None:
+        return None
+    batch, k, n = right.sizes
+    variables = right.variables()
+    divisors = [
+        atom.right
+        for _, position in right.at(variables).loads
+        if isinstance(position, index.Ix)
+        for atom in position.atoms()
+        if isinstance(atom, index.Div) and index.the_var(variables[0]) in index.free(atom.left)
+    ]
+    times = math.gcd(*(d for d in divisors if type(d) is int)) or batch
+    if type(times) is not int or times == 1 or index.remainder(batch, times) != 0:
+        return None
+    groups = index.floordiv(batch, times)
+    group, copy = index.var("g0", groups), index.var("c0", times)
+    if index.the_var(copy) in right.at((group * times + copy, *variables[1:])).free:
+        return None
+    rows = left.view((groups, left.sizes[1] * times, k))
+    if left.place is not None and rows.place is None and index.less(n, left.sizes[1]):
+        return None  # the left matrices, which are larger, would be copied
+    return rows, in_place(Value((groups, k, n), right.dtype, lambda at: right.at((at[0] * times, *at[1:]))))
 
 
 def _thin(program: Program, left: Value, right: Value) -> Value:
@@ -138,6 +171,9 @@ def _bmm(ctx: Context, left: Value, right: Value) -> Value:
 
 @lowers(aten.addmm.default, aten.baddbmm.default)
 def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    if _is_rounded_once(ctx, bias, left, right, beta, alpha):
+        op = aten.addmm.default if left.rank == 2 else aten.baddbmm.default
+        return calls.call(ctx, op, (bias, left, right), {"beta": beta, "alpha": alpha})
     plain = product(ctx, left, right, exact=True)
     grown = bias.expand(plain.sizes) if beta != 0 else None
 
@@ -153,6 +189,15 @@ def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 
         return node
 
     return Value(plain.sizes, ctx.dtype, element)
+
+
+def _is_rounded_once(ctx: Context, bias: Value, left: Value, right: Value, beta: Any, alpha: Any) -> bool:
+    """Whether only the library adds before it rounds.  Biases of columns are left to the target, which may do more."""
+    program = ctx.program
+    if compute_type(left.dtype) is left.dtype or (program.own_products and program.forms.computes_operand(left, right)):
+        return False
+    is_bias = bias.rank == 1 and left.rank == 2
+    return beta != 0 and not (is_bias and beta == 1 and alpha == 1)
 
 
 @lowers(aten.addbmm.default)

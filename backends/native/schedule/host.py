@@ -15,7 +15,7 @@ from torchmux.config import config
 
 from ..ir.expressions import Buffer
 from ..ir.index import Index
-from ..ir.program import Call, Extent, Need, Program, TensorRef
+from ..ir.program import Call, Extent, Need, Program, Solved, TensorRef
 from . import memory
 from .kernel import Kernel
 from .memory import Arena
@@ -28,11 +28,13 @@ from .verify import verify_nest
 
 @dataclass(frozen=True)
 class ReadSize:
-    """``name`` is the input at a position, a number, or one of its sizes or strides."""
+    """``name`` is the input at a position, a number, what follows from it, or one of its sizes or strides, divided by a
+    factor of it."""
 
     name: str
     input: int
-    extent: Extent | None
+    extent: Extent | Solved | None
+    factor: int
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ class _Planner:
 
     def run(self) -> Host:
         steps = self.host.steps
-        steps += [ReadSize(name, at, extent) for name, (at, extent) in self.program.symbols.items()]
+        steps += [ReadSize(name, *where) for name, where in self.program.symbols.items()]
         steps += [Require(need) for need in self.program.needs]
         used = set().union(*self.uses, set())
         steps += [FitInput(b) for b in self.program.inputs if isinstance(b, Buffer) and b in used]

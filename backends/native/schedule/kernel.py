@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..ir import index
 from ..ir.expressions import Buffer, Node, Statement, operators_in, substitute
 from ..ir.index import Index, Var
-from ..ir.layout import ONCE_COST, is_short_row
+from ..ir.layout import ONCE_COST, is_short_row, weight
 
 MOST_STATEMENTS = 48
 MOST_BUFFERS = 40
@@ -145,14 +145,16 @@ def split_loops(kernel: Kernel) -> Kernel:
         touched: set[Index] = set().union(*(accesses(m.statement) for m in kernel.members))
         found = min(
             ((right, v) for t in touched for v, right in _divided(t) if v in kernel.space),
-            key=lambda pair: (pair[0], pair[1].key),
+            key=lambda pair: (weight(pair[0]), str(pair[0]), pair[1].key),
             default=None,
         )
         if found is None:
             return kernel
         extent, variable = found
-        assert type(variable.size) is int
-        parts = [index.var(f"{variable.key}a", variable.size // extent), index.var(f"{variable.key}b", extent)]
+        parts = [
+            index.var(f"{variable.key}a", index.floordiv(variable.size, extent)),
+            index.var(f"{variable.key}b", extent),
+        ]
         fresh = [v for p in parts if (v := index.the_var(p)) is not None]
         at = kernel.space.index(variable)
         space = (*kernel.space[:at], *fresh, *kernel.space[at + 1 :])
@@ -160,19 +162,23 @@ def split_loops(kernel: Kernel) -> Kernel:
         kernel = moved(kernel, space, inner, {variable: parts[0] * extent + parts[1]})
 
 
-def _divided(access: Index) -> list[tuple[Var, int]]:
+def _divided(access: Index) -> list[tuple[Var, Index]]:
     """The loop variables of which an access takes quotients or remainders, with divisors that can split the loop."""
-    found: list[tuple[Var, int]] = []
+    found: list[tuple[Var, Index]] = []
     for atom in access.atoms() if isinstance(access, index.Ix) else ():
-        if not isinstance(atom, (index.Div, index.Rem)) or type(atom.right) is not int:
+        if not isinstance(atom, (index.Div, index.Rem)):
             continue
         for variable in index.free(atom.left):
             step = index.coefficient(atom.left, variable)
-            if type(step) is not int or type(variable.size) is not int:
+            if type(step) is not int:
                 continue
-            part = atom.right // math.gcd(step, atom.right)
-            usable = part >= _LEAST_PART or 1 < part <= FEW
-            if usable and part < variable.size and variable.size % part == 0:
+            part: Index
+            if isinstance(atom.right, index.Ix):
+                part, usable = atom.right, step == 1 and len(atom.right.terms) == 1
+            else:
+                part = atom.right // math.gcd(step, atom.right)
+                usable = part >= _LEAST_PART or 1 < part <= FEW
+            if usable and not _equal(part, variable.size) and _exact_quotient(variable.size, part) is not None:
                 found.append((variable, part))
     return found
 
@@ -183,8 +189,11 @@ def _walks_as_one(access: Index, a: Var, b: Var) -> bool:
     strides = index.coefficient(access, a), index.coefficient(access, b)
     if strides[0] is None or strides[1] is None:
         return False
-    wanted = strides[1] * b.size
-    return strides[0] is wanted or (type(wanted) is int and strides[0] == wanted)
+    return _equal(strides[0], strides[1] * b.size)
+
+
+def _equal(one: Index, other: Index) -> bool:
+    return one is other or (type(one) is int and one == other)
 
 
 def moved(kernel: Kernel, space: tuple[Var, ...], inner: frozenset[Var], variables: Mapping[Var, Index]) -> Kernel:
@@ -212,7 +221,7 @@ def refine(left: Sequence[Index], right: Sequence[Index]) -> list[Index] | None:
     result: list[Index] = []
     while a and b:
         x, y = a.pop(), b.pop()
-        if x is y or (type(x) is int and x == y):
+        if _equal(x, y):
             result.append(x)
             continue
         quotient = _exact_quotient(y, x)

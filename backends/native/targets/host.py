@@ -15,7 +15,7 @@ import torch
 from ..ir import index
 from ..ir.expressions import Buffer
 from ..ir.index import Index
-from ..ir.program import TensorRef
+from ..ir.program import Extent, Solved, TensorRef
 from ..schedule.host import (
     Allocate,
     CallOperator,
@@ -36,6 +36,12 @@ from ..schedule.host import (
 _TOLD = {"size": ".shape[{}]", "stride": ".stride({})"}
 
 
+def _read(parameter: str, extent: Extent | Solved | None) -> str:
+    if isinstance(extent, Solved):
+        return f"({parameter} - ({extent.offset})) // {extent.factor}"
+    return parameter + (_TOLD[extent[0]].format(extent[1]) if extent else "")
+
+
 class HostPrinter(ABC):
     """Prints ``run``, a function of the graph's flat inputs, whose other names are those of ``runtime``."""
 
@@ -53,8 +59,9 @@ class HostPrinter(ABC):
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
-            case ReadSize(name, at, extent):
-                return [f"{name} = {self.parameters[at]}{_TOLD[extent[0]].format(extent[1]) if extent else ''}"]
+            case ReadSize(name, at, extent, factor):
+                found = _read(self.parameters[at], extent)
+                return [f"{name} = {found}{f' // {factor}' if factor > 1 else ''}"]
             case Require(need):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
             case FitInput():

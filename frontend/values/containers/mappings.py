@@ -430,18 +430,21 @@ class DictIterator(IteratorValue):
         return values if self.kind == "values" else f"zip({variable}, {values})"
 
 
+VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+
+
 class DictViewValue(Value):
     """``keys()``, ``values()`` or ``items()`` of a dictionary: a live view."""
 
     __slots__ = ("kind", "owner")
 
-    def __init__(self, owner: DictValue, kind: str) -> None:
+    def __init__(self, owner: DictValue, kind: str, source: Source | None = None) -> None:
         self.owner = owner
         self.kind = kind
-        self.source = None
+        self.source = source
 
     def pytype(self) -> type:
-        return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
+        return next(cls for cls, kind in VIEWS.items() if kind == self.kind)
 
     def unpack(self, tr: Tracer) -> list[Value]:
         owner = self.owner

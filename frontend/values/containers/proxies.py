@@ -10,7 +10,7 @@ from ...breaks import OPERATION, GraphBreak
 from ...guards.sources import Proxied, Source
 from ..base import Raised, Value
 from ..builtin_methods import builtin_method
-from .mappings import DictValue
+from .mappings import VIEWS, DictValue, DictViewValue
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -68,8 +68,8 @@ class ProxyValue(Value):
         return f"{out.names.const(types.MappingProxyType)}({out.value(self.mapping)})"
 
 
-def proxied(proxy: types.MappingProxyType) -> Any:
-    """The mapping behind a proxy, which only the garbage collector knows."""
+def proxied(proxy: Any) -> Any:
+    """The mapping behind a proxy or a view, which only the garbage collector knows."""
     return gc.get_referents(proxy)[0]
 
 
@@ -80,3 +80,12 @@ def wrap_proxy(tr: Tracer, obj: types.MappingProxyType, source: Source | None) -
     if not isinstance(mapping, DictValue):
         raise GraphBreak(OPERATION, "a mappingproxy of something else than a dictionary, or known without a path")
     return ProxyValue(mapping, source)
+
+
+def wrap_view(tr: Tracer, obj: Any, source: Source | None) -> Value:
+    """An existing view of a dictionary, which is read and guarded like any other."""
+    tr.guards_type(source, type(obj))
+    mapping = None if source is None or type(proxied(obj)) is not dict else tr.wrap(proxied(obj), Proxied(source))
+    if not isinstance(mapping, DictValue):
+        raise GraphBreak(OPERATION, f"a {type(obj).__name__} of something else than a dictionary, or without a path")
+    return DictViewValue(mapping, VIEWS[type(obj)], source)

@@ -104,3 +104,9 @@ def test_every_type(dtype: torch.dtype) -> None:
         for name, why in wrong(chosen, torch.ones(sizes).to(dtype), dynamic=True).items():
             found[f"{name} {sizes}"] = why
     assert found == {}
+
+
+def test_no_indices_for_a_matrix():
+    """torch takes indices of any shape that has no elements."""
+    given = torch.randn(3, 4), torch.empty(0, dtype=torch.long)
+    assert torchmux.compile(lambda x, at: torch.gather(x, 0, at), backend="native")(*given).shape == (0,)

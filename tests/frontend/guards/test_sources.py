@@ -105,7 +105,7 @@ EXAMPLES = [
     (ClosureCell(x, 0, "secret"), FUNCTION, FUNCTION.__closure__[0], "cell secret of x"),
     (Size(x, 1), torch.ones(2, 3), 3, "size 1 of x"),
     (Converted(x, str), 3, "3", "x"),
-    (Drawn(x, "randrange", (3, 4), str, 0), random.Random(0), "3", "x.randrange()"),
+    (Drawn(x, "randrange", (3, 4), 0), random.Random(0), 3, "x.randrange()"),
     (CachedResult(x, (3,), {"plus": 1}), squared, 10, "x(...)"),
     (CachedResultOf(x, (Const(3, "3"), 1), ("plus",)), squared, 10, "x(...)"),
     (Proxied(x), types.MappingProxyType(NUMBERS), NUMBERS, "x"),

@@ -51,6 +51,11 @@ def square_root(x):
     return x / math.sqrt(n), math.sqrt(n)
 
 
+@case(batches(4, 5, 8, 9, 15, 16, 17))
+def whole_square_root(x):
+    return x[: math.isqrt(x.shape[0])], math.isqrt(x.shape[0]), math.isqrt(x.shape[1])
+
+
 @case(ANY_BATCH)
 def floor_and_ceiling(x):
     n = x.shape[0]

@@ -45,7 +45,7 @@ import json, logging, sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, sys.argv[1])
 import torch, torch._dynamo
-from frontend.shapes.corpus import load
+from frontend.sizes.corpus import load
 logging.disable(logging.CRITICAL)
 counts = {}
 for name, case in load().items():

@@ -1,5 +1,6 @@
 """Classes and objects: properties, descriptors, slots, attribute hooks, inheritance, operators, dataclasses, enums."""
 
+import collections
 import dataclasses
 import enum
 
@@ -544,3 +545,39 @@ def case_object_changed_then_break(x, p):
     print(end="")
     p.n = 7
     return p.scaled()
+
+
+class Appended:
+    """A number to Python, for it has ``__radd__``: it is asked ahead of what a list would do."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __radd__(self, other):
+        return self.answer if self.answer is NotImplemented else [*other, self.answer]
+
+    def __rmul__(self, other):
+        return (self.answer, len(other))
+
+    def __iter__(self):
+        return iter("ab")
+
+
+@case(one_graph=True)
+def case_reflected_operators_ahead_of_sequences(x):
+    first = same = [1]
+    first += Appended(2)
+    second = other = [1]
+    second += Appended(NotImplemented)
+    third = collections.deque([1])
+    third += Appended(3)
+    fourth = [x]
+    fourth *= Appended(4)
+    return x * len(first), first, same, second is other, second, third, fourth
+
+
+@case(one_graph=True)
+def case_reflected_operator_of_tensor(x):
+    y = x
+    y += Appended(2)
+    return x, len(y)

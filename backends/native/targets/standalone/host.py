@@ -12,7 +12,7 @@ from ... import faults
 from ...ir import index
 from ...ir.expressions import Buffer
 from ...ir.index import Index
-from ...ir.program import TensorRef
+from ...ir.program import Extent, Solved, TensorRef
 from ...schedule.host import (
     Allocate,
     FitInput,
@@ -74,8 +74,8 @@ class _Printer:
 
     def lines(self, step: HostStep) -> list[str]:
         match step:
-            case ReadSize(name, at, extent):
-                return [f"const i64 {name} = {self._number(at, extent)};"]
+            case ReadSize(name, at, extent, factor):
+                return [f"const i64 {name} = {self._number(at, extent)} / {factor};"]
             case Require(need):
                 return [f"if ({text_in_cpp(need.size)} == 0) return fail({json.dumps(need.words)});"]
             case FitInput(buffer):
@@ -93,7 +93,9 @@ class _Printer:
             case _:  # graphs with any other step are refused before
                 raise AssertionError(step)
 
-    def _number(self, at: int, extent: tuple[str, int] | None) -> str:
+    def _number(self, at: int, extent: Extent | Solved | None) -> str:
+        if isinstance(extent, Solved):
+            return f"({self._number(at, None)} - ({extent.offset})) / {extent.factor}"
         if extent is None:
             return f"(i64)({self.inputs[at]})"
         # Inputs of a call have no gaps; weights have sizes that are known.

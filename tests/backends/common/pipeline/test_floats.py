@@ -122,3 +122,24 @@ def test_a_float_that_becomes_too_large_for_float32(backend):
     for f in (2.0, 3.0, 1e10, 1e19, 3e19, -1e30, 1e200, math.inf):
         for found, expected in zip(compiled(x, f), fn(x, f), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-6, atol=0, equal_nan=True)
+
+
+OPERATORS = {
+    "reversed": lambda x, t: t - x,
+    "compared": lambda x, t: (x > t, x >= t, x < t, x <= t, x == t, x != t),
+    "bounded": lambda x, t: (x.clamp(max=t), x.clamp(min=t), x.clamp(t, 5.0), x.clamp(0.5, t), x.clamp(t, t * 2)),
+    "chosen": lambda x, t: (torch.where(x > t, x, t), x.masked_fill(x > 3, t), x.clone().fill_(t)),
+    "divided": lambda x, t: (x % t, x // t),
+    "function of the number": lambda x, t: x * math.cos(t * 3),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_with_a_float_that_changes_are_compiled(name, dtype):
+    program = OPERATORS[name]
+    compiled = torchmux.compile(program, backend="native", strict=True)
+    x = torch.tensor([0.0, -0.0, 1.5, float("nan"), float("inf"), -2.5, 0.25, 7.0], dtype=dtype)
+    for t in (0.5, 0.25, 1.75, -0.3):
+        torch.testing.assert_close(compiled(x, t), program(x, t), equal_nan=True)
+    assert torchmux.report(compiled).graph_count == 2

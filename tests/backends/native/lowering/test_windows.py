@@ -177,3 +177,39 @@ def test_folding(check: Any) -> None:
             return F.fold(x * 2, size, kernel, dilation, padding, stride) + 1  # noqa: B023 (called at once)
 
         assert "col2im" not in str(check(folded, columns).library_calls)
+
+
+@pytest.mark.parametrize("pad", [(-1, 2, 0, 1), (2, -1, 1, -1), (-1, -1, 3, 3), (-2, 1, 0, 0)])
+def test_a_circular_pad_that_cuts_off(pad):
+    """What it cuts off does not come back on the other side."""
+    x = torch.randn(1, 2, 5, 5)
+    compiled = torchmux.compile(lambda x: torch.nn.functional.pad(x, pad, mode="circular"), backend="native")
+    assert torch.equal(compiled(x), torch.nn.functional.pad(x, pad, mode="circular"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("sizes", "dim", "size", "step"),
+    [((3, 50), 1, 8, 3), ((3, 50), -1, 8, 10), ((2, 40, 5), 1, 6, 4), ((2, 800), 1, 400, 160), ((17, 4), 0, 5, 1),
+     ((50,), 0, 7, 2), ((2, 8, 9, 10), 2, 3, 2)],
+)  # fmt: skip
+def test_gradients_of_overlapping_windows(
+    dtype: torch.dtype, sizes: tuple[int, ...], dim: int, size: int, step: int
+) -> None:
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (x * 1.5).unfold(dim, size, step) * weight
+
+    torchmux.reset()
+    x, weight = torch.randn(sizes, dtype=dtype, requires_grad=True), torch.randn(size, dtype=dtype)
+    y = x.detach().clone().requires_grad_()
+    compiled = torchmux.compile(function, backend="native", fullgraph=True)
+    expected = function(y, weight)
+    gradient = torch.randn_like(expected)
+    expected.backward(gradient)
+    compiled(x, weight).backward(gradient)
+    units = 40 if dtype is torch.bfloat16 else 8
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=units * torch.finfo(dtype).eps)
+    assert x.grad is not None
+    assert y.grad is not None
+    assert x.grad.stride() == y.grad.stride()
+    assert not torchmux.report(compiled).library_calls

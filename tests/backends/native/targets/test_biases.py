@@ -68,3 +68,17 @@ def test_with_sizes_that_change() -> None:
     x, w, b = of(torch.bfloat16)
     for rows in (ROWS, 7, 33):
         assert torch.equal(compiled(x[:rows], w, b), F.linear(x[:rows], w, b))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("program", [torch.addmm, torch.baddbmm])
+def test_what_is_scaled_or_a_matrix_is_rounded_once_too(program, dtype: torch.dtype) -> None:
+    x, w, _ = of(dtype)
+    given = [w.t(), torch.randn(ROWS, COLUMNS).to(dtype)]
+    left, right, added = (t if program is torch.addmm else t.expand(2, *t.shape) for t in (x, *given))
+
+    def function(added, left, right):
+        return program(added, left, right, beta=0.5, alpha=3)
+
+    found, expected = torchmux.compile(function, backend="native")(added, left, right), function(added, left, right)
+    torch.testing.assert_close(found, expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-2)

@@ -1,0 +1,30 @@
+"""Integers that change: graphs get what the program computes of them, from which their symbols follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import torchmux
+
+PROGRAMS = {
+    "sum": lambda x, n: x * (n + 2) + sum([n, 1]),
+    "linear": lambda x, n: (x * (2 * n - 3), x[: n - 1] + 1, torch.zeros(2 * n), torch.arange(n + 1).sum()),
+    "negative": lambda x, n: x * (5 - 3 * n),
+    "square": lambda x, n: x * (n * n) - 1,
+    "divided": lambda x, n: x * (n // 2) + n % 3,
+    "size and number": lambda x, n: x * (x.shape[0] * n + 1),
+    "several": lambda x, n: x * (n * n) + (n // 3) * x.sum(),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numbers_computed_of_an_argument(name: str) -> None:
+    program: Any = PROGRAMS[name]
+    compiled = torchmux.compile(program, backend="native", strict=True)
+    for n in (3, 7, 9, 20):
+        x = torch.arange(30.0)
+        torch.testing.assert_close(compiled(x, n), program(x, n), rtol=0, atol=0)
+    assert torchmux.report(compiled).graph_count == 2
