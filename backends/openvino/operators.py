@@ -129,6 +129,8 @@ def _refused_untried(node: Node) -> str:
     op = node.target
     if not support.is_operator(node):
         return support.NOT_AN_OPERATOR
+    if node.meta.get("val") is None:
+        return "it has no result: it looks at numbers, and may raise an exception"
     if reason := COMMON.about_operator(node):
         return reason
     if op is _aten.grid_sampler_2d.default:

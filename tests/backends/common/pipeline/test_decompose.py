@@ -84,3 +84,17 @@ def test_places_in_a_whole_tensor_are_checked(backend):
     assert torch.equal(compiled(x, torch.tensor([0, 4, -3])), torch.tensor([1.0, 5.0, 4.0]))
     with pytest.raises(IndexError):
         compiled(x, torch.tensor([6]))
+
+
+@pytest.mark.usefixtures("compiler_errors_fall_back")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_operators_that_only_raise_leave_the_rest_of_the_graph_to_the_backend(backend):
+    """``_linalg_check_errors`` has no result, and says that a matrix has no root."""
+    if backend not in torchmux.list_backends():
+        pytest.skip(f"{backend} is not installed")
+    compiled = torchmux.compile(lambda x: torch.linalg.cholesky(x * 2 + 1) * 3, backend=backend)
+    compiled(torch.eye(2))
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-torch.eye(2) * 5)
+    reasons = [p.reason for graph in torchmux.report(compiled).graphs for p in graph.report.fallbacks]
+    assert not any("compiler error" in reason for reason in reasons)
