@@ -24,38 +24,72 @@ class Effects:
     """What a graph does to the world.
 
     Args:
-        changed: positions of the inputs that it writes to.
+        together: positions of the inputs that it writes to; those of one kind are copied together, since the statistics
+            of a network are many small tensors.
         devices: those whose random numbers it draws, if it draws any.
         once: why a call cannot be made again after it failed; empty if it can.
     """
 
-    changed: tuple[int, ...] = ()
+    together: tuple[tuple[int, ...], ...] = ()
     devices: tuple[torch.device, ...] = ()
     once: str = ""
 
     @property
+    def changed(self) -> set[int]:
+        """The positions of the inputs that it writes to."""
+        return {position for alike in self.together for position in alike}
+
+    @property
     def are_kept(self) -> bool:
         """Whether there is something to remember before a call."""
-        return not self.once and bool(self.changed or self.devices)
+        return not self.once and bool(self.together or self.devices)
 
     def remember(self, args: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Copies of what a call with these inputs may change."""
         with torch.no_grad():
-            return [args[p].detach().clone() for p in self.changed], [_random_state(d) for d in self.devices]
+            copies = [_flat([args[p] for p in alike]) for alike in self.together]
+        return copies, [_random_state(d) for d in self.devices]
 
     def undo(self, args: Sequence[Any], before: tuple[list[torch.Tensor], list[torch.Tensor]] | None) -> None:
         """Make the inputs and the random state what they were."""
         if before is None:
             return
-        tensors, states = before
+        copies, states = before
         with torch.no_grad():
-            for position, value in zip(self.changed, tensors, strict=True):
-                args[position].copy_(value)
+            for alike, copy in zip(self.together, copies, strict=True):
+                inputs = [args[p] for p in alike]
+                for tensor, value in zip(inputs, _apart(copy, inputs), strict=True):
+                    tensor.copy_(value)
         for device, state in zip(self.devices, states, strict=True):
             if device.type == "cpu":
                 torch.set_rng_state(state)
             else:
                 torch.cuda.set_rng_state(state, device)
+
+
+def together(args: Sequence[Any], positions: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """These positions, grouped by what can be one tensor; guards see to it that it is so in each call."""
+    groups: dict[Any, list[int]] = {}
+    for position in positions:
+        tensor = args[position]
+        groups.setdefault((tensor.dtype, tensor.device) if _is_plain(tensor) else position, []).append(position)
+    return tuple(map(tuple, groups.values()))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_conj() and not tensor.is_neg()
+
+
+def _flat(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """A copy of tensors of one kind, one behind the other."""
+    if len(tensors) == 1:
+        return tensors[0].detach().clone()
+    return internals.copied_together(tensors)
+
+
+def _apart(flat: torch.Tensor, like: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """What :func:`_flat` has copied."""
+    return [flat] if len(like) == 1 else internals.taken_apart(flat, like)
 
 
 def effects_of(gm: GraphModule, inputs: Sequence[Any]) -> Effects:
@@ -88,7 +122,7 @@ def effects_of(gm: GraphModule, inputs: Sequence[Any]) -> Effects:
         return Effects(once="it changes inputs that are too large to be copied before each call")
     used = {value.device for value in inputs if isinstance(value, torch.Tensor)} if seen.random else set()
     devices = {torch.device("cpu")} | used if seen.random else set()
-    return Effects(changed, tuple(sorted((d for d in devices if d.type in ("cpu", "cuda")), key=str)))
+    return Effects(together(inputs, changed), tuple(sorted((d for d in devices if d.type in ("cpu", "cuda")), key=str)))
 
 
 class _Watch(internals.TorchDispatchMode):

@@ -158,3 +158,10 @@ def test_strides_of_dimensions_of_one_element() -> None:
         with mode:
             found = function(mode.from_tensor(given))
         assert found.stride() == function(given).stride()
+
+
+@checks("suggested_layout")
+def test_suggested_layout() -> None:
+    image = torch.empty(2, 3, 4, 5)
+    assert ti.suggested_layout(image) is torch.contiguous_format
+    assert ti.suggested_layout(image.to(memory_format=torch.channels_last)) is torch.channels_last

@@ -71,3 +71,12 @@ def test_current_raw_stream() -> None:
     assert callable(ti.current_raw_stream)
     if torch.cuda.is_available():
         assert ti.current_raw_stream(torch.cuda.current_device()) == torch.cuda.current_stream().cuda_stream
+
+
+@checks("copied_together", "taken_apart")
+def test_tensors_in_one() -> None:
+    given = [torch.randn(2, 3).t(), torch.tensor(1.5), torch.empty(0), torch.randn(4)]
+    flat = ti.copied_together(given)
+    assert flat.shape == (11,)
+    assert flat.untyped_storage().data_ptr() != given[0].untyped_storage().data_ptr()
+    assert all(torch.equal(a, b) for a, b in zip(ti.taken_apart(flat, given), given, strict=True))

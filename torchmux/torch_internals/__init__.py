@@ -102,6 +102,7 @@ from .functorch import are_transforms_active, beneath_functionalization, is_batc
 from .guards import GlobalStateGuard, TensorGuards, dispatch_keys
 from .memory import (
     addresses_equal,
+    copied_together,
     current_raw_stream,
     end_allocating_to_pool,
     increment_versions,
@@ -109,6 +110,7 @@ from .memory import (
     new_on_gpu,
     share_storage,
     storage_use_count,
+    taken_apart,
 )
 from .modes import (
     TorchDispatchMode,

@@ -30,6 +30,11 @@ new_on_cpu = torch._C._dynamo.guards._empty_strided_cpu
 new_on_gpu = torch._C._dynamo.guards._empty_strided_cuda  # on the current one
 
 
+# Copies tensors of one dtype and device into one, one behind the other; and makes tensors of such sizes of its parts.
+copied_together = torch._C._nn.flatten_dense_tensors
+taken_apart = torch._C._nn.unflatten_dense_tensors
+
+
 # Counts a write to each tensor of a tuple, which is what ``torch.autograd.graph.increment_version`` comes to.
 increment_versions = torch._C._increment_version
 
