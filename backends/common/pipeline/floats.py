@@ -38,41 +38,48 @@ def as_tensors(graph: Graph) -> None:
         if not numbers or node.kwargs:
             continue
         like = node.meta.get("val") if node.target in _TAKES_TENSORS else _value(node.args[0])
-        if not internals.is_fake(like) or like.dtype not in _DTYPES or not _take_tensors(graph, node):
+        if not internals.is_fake(like) or like.dtype not in _DTYPES:
+            continue
+        users = _take_tensors(graph, node)
+        if not users:
             continue
         for number in numbers:
             key = (number, like.dtype, like.device)
             if key not in made:
                 with like.fake_mode:
                     made[key] = _tensor(graph, number, like)
-            for user in [each for each in number.users if each is node or each is node.args[0]]:
+            for user in users:
                 user.replace_input_with(number, made[key])
 
 
-def _take_tensors(graph: Graph, node: Node) -> bool:
-    """Make an operator one that takes tensors where it takes numbers, if there is one."""
+def _take_tensors(graph: Graph, node: Node) -> list[Node]:
+    """The nodes that take tensors where ``node`` took numbers, if there is an operator for that."""
+    before = []
     if node.target is aten.clamp.default:
-        _bound_by_bound(graph, node)
+        before = _bound_by_bound(graph, node)
     elif node.target in _OF_TENSORS:
         node.target = _OF_TENSORS[node.target]
     elif node.target is aten.rsub.Scalar and len(node.args) == 2:
         node.target, node.args = aten.sub.Tensor, node.args[::-1]
-    return node.target in _TAKES_TENSORS or node.target in _ALL
+    return [*before, node] if node.target in _TAKES_TENSORS or node.target in _ALL else []
 
 
 def _value(argument: Any) -> Any:
     return argument.meta.get("val") if isinstance(argument, Node) else None
 
 
-def _bound_by_bound(graph: Graph, node: Node) -> None:
-    """``clamp`` as one operator for each bound; the other one comes first."""
+def _bound_by_bound(graph: Graph, node: Node) -> list[Node]:
+    """Make ``clamp`` one operator for each bound: the node, and those before it."""
     tensor, low, high = (*node.args, None)[:3]
+    before = []
     if low is not None and high is not None:
         with graph.inserting_before(node):
             first = graph.call_function(*_bounded(tensor, low, None))
         first.meta = dict(node.meta)
         tensor, low = first, None
+        before.append(first)
     node.target, node.args = _bounded(tensor, low, high)
+    return before
 
 
 def _bounded(tensor: Node, low: Any, high: Any) -> tuple[Any, tuple]:

@@ -143,3 +143,14 @@ def test_operators_with_a_float_that_changes_are_compiled(name, dtype):
     for t in (0.5, 0.25, 1.75, -0.3):
         torch.testing.assert_close(compiled(x, t), program(x, t), equal_nan=True)
     assert torchmux.report(compiled).graph_count == 2
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_an_operand_that_takes_the_same_number_as_a_number_keeps_it(backend):
+    def program(x, t):
+        return torch.nn.functional.leaky_relu(x, t).clamp(max=t), torch.nn.functional.leaky_relu(x, t) > t
+
+    compiled = torchmux.compile(program, backend=backend, fullgraph=True)
+    x = torch.linspace(-2, 2, 9)
+    for t in (0.5, 0.25, 1.75):
+        torch.testing.assert_close(compiled(x, t), program(x, t))

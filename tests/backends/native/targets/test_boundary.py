@@ -176,7 +176,7 @@ def test_sizes_are_read_before_they_are_needed(planned, capture) -> None:
     captured = capture(lambda x: x.softmax(-1) @ x.t(), torch.randn(40, 30), dynamic={0: [0]})
     captured.compile("native", strict=True, options={"keep_scratch": True})
     (made,) = planned
-    assert made.steps[0] == host.ReadSize(made.steps[0].name, made.steps[0].input, ("size", 0))
+    assert made.steps[0] == host.ReadSize(made.steps[0].name, made.steps[0].input, ("size", 0), 1)
     assert [type(step) for step in made.steps[1:3]] == [host.FitInput, host.MakeArena]
     assert made.arena.offsets
 
