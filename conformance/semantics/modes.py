@@ -12,6 +12,7 @@ import torch
 from torchmux import torch_internals as ti
 
 from ..case import Collection, Trial
+from ..judging.frontends import TorchFrontend
 
 case = Collection("semantics/modes")
 
@@ -105,8 +106,9 @@ def contexts_that_look_on(trial: Trial) -> Any:
     what is not a number, and where hooks pack what it saves; calls before and after them too."""
     compiled, weight = trial.compile(lambda x, w: ((x @ w).tanh() * x.sum(1, keepdim=True)).sum(0)), trial.tensor(4, 3)
     found = []
+    seeing = [] if isinstance(trial.frontend, TorchFrontend) else [_Counting]  # torch.compile leaves the call to eager
     for context in (
-        contextlib.nullcontext, torch.profiler.profile, torch.autograd.profiler.profile, _Counting,
+        contextlib.nullcontext, torch.profiler.profile, torch.autograd.profiler.profile, *seeing,
         torch.autograd.graph.save_on_cpu,
         lambda: torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t * 1),
         torch.autograd.detect_anomaly,
