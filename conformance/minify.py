@@ -57,6 +57,7 @@ def minify(
         "backend": requirements.name,
         "options": dict(requirements.options or {}),
         "level": "full",
+        "device": requirements.device,
         "requirements": named,
         "path": [os.getcwd()],
         "patterns": [],

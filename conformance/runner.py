@@ -23,6 +23,7 @@ from . import life
 from .case import END_OF_A_CASE, PROCESS
 from .judging.state import ERRORS
 from .outcome import Outcome, Result
+from .requirements import requirements_from
 
 START_SECONDS = 180.0
 """How long a worker may take to import torch and collect the cases."""
@@ -138,7 +139,7 @@ def run(
         "requirements": requirements,
         "frontend": frontend,
         "options": dict(options or {}),
-        "device": device,
+        "device": device or requirements_from(requirements, backend, options).device,
         "path": [os.getcwd()],
         "patterns": [f"{subject}/*" for subject in subjects],
     }
@@ -315,6 +316,11 @@ class CaseRunner:
         return self._worker
 
 
+def _seen(device: str) -> dict[str, str]:
+    """What a worker is told of GPUs."""
+    return _NO_GPU if device == "cpu" else {}
+
+
 class Worker:
     """One process, which is dead after a case that killed it or took too long."""
 
@@ -323,10 +329,10 @@ class Worker:
         # -P: it imports what this process would, not modules in the current folder.
         command = [sys.executable, "-P", "-m", "torchmux.conformance.worker"]
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-        more = {**(_NO_GPU if (head.get("device") or "cpu") == "cpu" else {}), **(environment or {})}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, env={**os.environ, "PYTHONPATH": path, **more}, cwd=self.folder,
+            start_new_session=True, cwd=self.folder,
+            env={**os.environ, **_seen(head["device"]), "PYTHONPATH": path, **(environment or {})},
         )  # fmt: skip
         self.alive = True
         self._temporary, self._home = (environment or {}).get("TMPDIR"), (environment or {}).get("HOME")

@@ -106,6 +106,7 @@ def _runner(
         {
             "backend": requirements.name,
             "level": level,
+            "device": requirements.device,
             "requirements": f"{Path(inspect.getfile(claimed)).resolve()}:{claimed.__name__}",
             "path": sys.path,
             "patterns": [f"{subject}/*" for subject in subjects],

@@ -49,7 +49,7 @@ def main() -> None:
     referee = referees.copied(known.__getitem__)  # the requirements may load the backend
     requirements = requirements_from(head["requirements"], head["backend"], head.get("options"))
     requirements.frontend = head.get("frontend") or requirements.frontend
-    requirements.device = head.get("device") or requirements.device
+    requirements.device = head["device"]
     if torch.device(requirements.device).type != "cpu":
         # They change at the first convolution of half precision, under each backend: a library of CUDA's, it seems.
         requirements.sets = (*requirements.sets, "actions of signals")

@@ -273,3 +273,34 @@ def test_shared_memory_that_somebody_uses_is_not_left_behind():
         assert runner._mapped({name}) == set()
     finally:
         os.unlink(file.name)
+
+
+ELSEWHERE = """
+from torchmux.conformance.loopback import Loopback
+
+class Elsewhere(Loopback):
+    device = "cuda"
+
+    def __init__(self):
+        super().__init__("wrong_value")
+"""
+
+
+@pytest.mark.parametrize(("device", "hidden"), [("", False), ("cuda", False), ("cpu", True)])
+def test_gpus_are_hidden_from_cases_on_a_cpu_alone(tmp_path, monkeypatch, device, hidden):
+    """The device of the requirements counts, unless another is asked for."""
+    seen = {}
+
+    class Seen(Exception):
+        pass
+
+    def popen(*args, env, **kwargs):
+        seen.update(env)
+        raise Seen
+
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    monkeypatch.setattr(runner.subprocess, "Popen", popen)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with pytest.raises(Seen):
+        runner.run(IDS[:1], backend="", requirements=f"{tmp_path}/elsewhere.py:Elsewhere", device=device)
+    assert (seen.get("CUDA_VISIBLE_DEVICES") == "") is hidden

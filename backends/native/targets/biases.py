@@ -7,6 +7,7 @@ on the coarse grid of the product, so adding the same bias rounds them alike, an
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..ir.expressions import Buffer, Node, Statement, make, operators_in, rewrit
 from ..ir.index import Index
 from ..ir.products import Product
 from ..ir.program import Call, Program, TensorRef
+from ..ir.uses import Uses
 
 _HALF = (torch.bfloat16, torch.float16)
 _ADDMM = torch.ops.aten.addmm.default
@@ -24,32 +26,36 @@ _ADDMM = torch.ops.aten.addmm.default
 
 def add_biases(program: Program) -> None:
     """Give biases to the products of matrices in ``program`` of which nothing else is read than their sum."""
-    items: list[Any] = list(program.items)
-    for product in [i for i in items if isinstance(i, Product) and i.target.dtype in _HALF and i.unit == 1]:
-        if len(product.target.sizes) != 2 or product.target in program.returned:
+    uses = Uses(program, program.items)
+    now: dict[int, list[Any]] = {id(item): [item] for item in program.items}  # what stands in the place of each
+    for product in program.items:
+        if not isinstance(product, Product) or product.target.dtype not in _HALF or product.unit > 1:
             continue
-        readers = [i for i in items if product.target in i.reads]
+        source = product.target
+        if len(source.sizes) != 2 or source in uses.returned:
+            continue
+        places = uses.readers.get(source, [])
+        readers = [now[id(place)][-1] for place in places]  # one may have lost the bias of another product
         found = _bias(product, readers)
         if found is None:
             continue
         bias, is_rounded = found
-        at = items.index(product)
-        shift = bias
-        if bias.dtype is not product.target.dtype:
+        before: list[Any] = []
+        if bias.dtype is not source.dtype:
             if not is_rounded:
                 continue
-            shift = program.buffer(product.target.dtype, bias.sizes)
-            items.insert(at, _converted(bias, shift, product))
-        changed = {id(i): _without(i, product.target) for i in readers}
-        target, origins = product.target, product.origins
-        if len(readers) == 1 and _is_copy(changed[id(readers[0])], product.target):
-            target, origins = readers[0].target, [*origins, *readers[0].origins]
-            target.sizes, target.strides = product.target.sizes, product.target.strides  # readers say what they mean
-            items.remove(readers[0])
-        ref = TensorRef(shift, shift.sizes, shift.strides, 0)
-        call = Call(_ADDMM, (ref, product.left, product.right), {}, [target], origins)
-        items = [call if i is product else changed.get(id(i), i) for i in items]
-    program.items = items
+            before, bias = _converted(program, bias, product)
+        changed = [_without(reader, source) for reader in readers]
+        target, origins = source, product.origins
+        if len(changed) == 1 and _is_copy(changed[0], source):
+            target, origins = changed[0].target, [*origins, *changed[0].origins]
+            target.sizes, target.strides = source.sizes, source.strides  # who reads it says which elements are meant
+            changed = []
+        shift = TensorRef(bias, bias.sizes, bias.strides, 0)
+        now[id(product)] = [*before, Call(_ADDMM, (shift, product.left, product.right), {}, [target], origins)]
+        for place, reader in itertools.zip_longest(places, changed):
+            now[id(place)] = [] if reader is None else [reader]
+    program.items = [item for place in program.items for item in now[id(place)]]
 
 
 def _bias(product: Product, readers: Sequence[Any]) -> tuple[Buffer, bool] | None:
@@ -78,19 +84,25 @@ def _sum(node: Node, product: Product) -> tuple[Node, Buffer, bool] | None:
             continue
         is_rounded = other.op == "round" and other.attr is product.target.dtype
         bias = other.args[0] if is_rounded else other
-        if bias.op == "load" and not bias.args and _is_column(product, load.attr[1], *bias.attr):
-            return load, bias.attr[0], is_rounded
+        if bias.op != "load" or bias.args or not is_column(product, load.attr[1], *bias.attr):
+            continue
+        vector = bias.attr[0]  # which the library reads sooner than the loop did
+        if vector.kind == "input" and not vector.rewritten and vector.dtype in (torch.float32, *_HALF):
+            return load, vector, is_rounded
     return None
 
 
-def _is_column(product: Product, at: Index, bias: Buffer, column: Index) -> bool:
-    """Whether ``column`` of ``bias``, an input that nothing writes to, is the column of the element ``at``."""
-    is_vector = bias.kind == "input" and not bias.rewritten and bias.strides == (1,) and bias.sizes[0] == product.n
-    if not is_vector or bias.dtype not in (torch.float32, *_HALF):
+def is_column(product: Product, at: Index, bias: Buffer, column: Index) -> bool:
+    """Whether ``column`` of ``bias``, a vector, is the column of the element of ``product`` at ``at``."""
+    if len(bias.sizes) != 1 or bias.strides != (1,) or bias.sizes[0] != product.n:
         return False
     within = index.not_negative(column) and index.less(column, product.n)
-    rest = index.remainder(at - column, product.n)
-    return within and type(rest) is int and rest == 0
+    return within and same(index.remainder(at - column, product.n), 0)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two sizes or positions are known to be equal."""
+    return a is b or (type(a) is int and a == b)
 
 
 def _is_copy(statement: Statement, source: Buffer) -> bool:
@@ -102,21 +114,19 @@ def _is_copy(statement: Statement, source: Buffer) -> bool:
         and target.dtype is source.dtype
         and target.over is None
         and not target.rewritten
-        and _same(target.numel, source.numel)
-        and _same(statement.kept_size, source.numel)
+        and same(target.numel, source.numel)
+        and same(statement.kept_size, source.numel)
     )
 
 
-def _same(a: Index, b: Index) -> bool:
-    return a is b or (type(a) is int and a == b)
-
-
-def _converted(bias: Buffer, target: Buffer, product: Product) -> Statement:
-    """The statement that rounds ``bias`` into ``target``."""
+def _converted(program: Program, bias: Buffer, product: Product) -> tuple[list[Any], Buffer]:
+    """The statement that rounds ``bias``, and what it writes."""
+    target = program.buffer(product.target.dtype, bias.sizes)
     at = index.var("j0", product.n)
     column = index.the_var(at)
     value = make("load", (), torch.float32, (bias, at))
-    return Statement(target, at, value, () if column is None else (column,), origins=list(product.origins))
+    kept = () if column is None else (column,)
+    return [Statement(target, at, value, kept, origins=list(product.origins))], target
 
 
 def _without(statement: Statement, sums: Buffer) -> Statement:

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from ...ir import index
 from ...ir.expressions import Buffer, Node, Statement, operators_in
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Call, Program, TensorRef
 from ...ir.uses import Uses
+from ..biases import is_column, same
 from ..torch_calls import call_of
 
 _HALF = (torch.bfloat16, torch.float16)
@@ -63,8 +63,8 @@ def _activated(program: Program, items: list[Any]) -> list[Any]:
         call = sums.get(source)
         if call is None or not uses.only_reader(source) or at is not item.position or len(source.sizes) != 2:
             continue
-        same = item.target.dtype is source.dtype and source.dtype in _HALF
-        if not same or not _same(item.target.numel, source.numel) or not _same(item.kept_size, source.numel):
+        is_alike = item.target.dtype is source.dtype and source.dtype in _HALF
+        if not is_alike or not same(item.target.numel, source.numel) or not same(item.kept_size, source.numel):
             continue
         if _under_gelu(item.value, lambda n: n.op == "load" and not n.args)[1]:
             item.target.sizes, item.target.strides = source.sizes, source.strides
@@ -88,11 +88,7 @@ def _terms(value: Node, products: Mapping[Buffer, Product]) -> tuple[Product, Bu
 
 def _is_shift(statement: Statement, product: Product, bias: Buffer, at: tuple[Any, Any]) -> bool:
     """Whether each element of the product gets that of its column in ``bias``."""
-    whole = statement.position
-    if len(bias.sizes) != 1 or bias.strides != (1,) or bias.sizes[0] != product.n or at[0] is not whole:
-        return False
-    column = index.not_negative(at[1]) and index.less(at[1], product.n)
-    return column and _same(index.remainder(whole - at[1], product.n), 0)
+    return at[0] is statement.position and is_column(product, at[0], bias, at[1])
 
 
 def _bare(node: Node) -> Node:
@@ -109,17 +105,13 @@ def _call(statement: Statement, product: Product, bias: Buffer, activated: bool)
     sizes = product.target.sizes
     if len(types) != 1 or target.dtype not in (_HALF if activated else _FLOATS) or len(sizes) != 2:
         return None
-    if not _same(target.numel, product.m * product.n) or not _same(statement.kept_size, target.numel):
+    if not same(target.numel, product.m * product.n) or not same(statement.kept_size, target.numel):
         return None
     target.sizes, target.strides = sizes, product.target.strides  # who reads it says which elements are meant
     shift = TensorRef(bias, bias.sizes, bias.strides, 0)
     origins = [*product.origins, *statement.origins]
     op, options = (_GELU, {"use_gelu": True}) if activated else (_ADDMM, {})
     return Call(op, (shift, left, right), options, [target], origins)
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is int and a == b)
 
 
 # --- GELU, however a program writes it --------------------------------------------------------------------------------
