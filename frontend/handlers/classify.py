@@ -348,7 +348,7 @@ def in_refused_module(obj: Any, source: Source | None) -> Value | None:
     """A Python function of a module in ``_REFUSED``: calling it ends the graph."""
     if not isinstance(obj, types.FunctionType):
         return None
-    reason = _refused_module(obj.__module__ or "")
+    reason = refused_module(obj.__module__ or "")
     if reason is None or ti.enters_a_context(obj):
         return None
     return DisabledValue(obj, f"{obj.__module__}.{obj.__qualname__} {reason}", breaks.TORCH_STATE, source)
@@ -407,7 +407,7 @@ _TRACED_PARTS = (
 
 
 @functools.cache
-def _refused_module(module: str) -> str | None:
+def refused_module(module: str) -> str | None:
     if module.startswith(_TRACED_PARTS):
         return None
     parts = module.split(".")
