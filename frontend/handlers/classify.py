@@ -348,7 +348,7 @@ def in_refused_module(obj: Any, source: Source | None) -> Value | None:
     """A Python function of a module in ``_REFUSED``: calling it ends the graph."""
     if not isinstance(obj, types.FunctionType):
         return None
-    reason = _refused_module(obj.__module__ or "")
+    reason = refused_module(obj.__module__ or "")
     name = f"{obj.__module__}.{obj.__qualname__}"
     if reason is None or ti.enters_a_context(obj) or name.startswith(_TRACED_IN_REFUSED):
         return None
@@ -412,7 +412,7 @@ _TRACED_IN_REFUSED = (  # what decorates a function from torch 2.14 on, and call
 
 
 @functools.cache
-def _refused_module(module: str) -> str | None:
+def refused_module(module: str) -> str | None:
     if module.startswith(_TRACED_PARTS):
         return None
     parts = module.split(".")
