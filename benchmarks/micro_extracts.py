@@ -373,7 +373,7 @@ infer("extract/swinv2-attention", swin_attention, T(16, 49, 64), T(192, 64), T(1
 train("extract/swinv2-attention-training", swin_attention, T(8, 49, 64), T(192, 64), T(169, 4), T(49, 49, dtype=i64, low=0, high=168))
 infer("extract/segformer-reduce", segformer_reduce, T(2, 256, 64), T(64, 64, 4, 4), T(64))
 infer("extract/segformer-mix-ffn", mix_ffn, T(2, 256, 32), T(128, 32), T(128, 1, 3, 3), T(32, 128))
-train("extract/segformer-mix-ffn-training", mix_ffn, T(1, 256, 32), T(128, 32), T(128, 1, 3, 3), T(32, 128))
+train("extract/segformer-mix-ffn-training", mix_ffn, T(2, 256, 32), T(128, 32), T(128, 1, 3, 3), T(32, 128))
 case(
     "extract/segformer-head",
     lambda: __import__("micro_case").Case(segformer_head, (torch.randn(1, 32, 32, 32), torch.randn(1, 64, 16, 16), torch.randn(1, 128, 8, 8), [torch.randn(64, n) for n in (32, 64, 128)])),
