@@ -266,8 +266,8 @@ _KNOWN = 64
 def _shape_checks(conditions: Sequence[ShapeCondition], names: Names) -> list[str]:
     """The lines that check these conditions.
 
-    Each number is read once, where several conditions are about it.  What conditions say follows from sizes, strides and
-    numbers alone, so where there are many, those for which all of them held are remembered.
+    Each number is read once, where several conditions are about it.  What conditions say follows from sizes, strides
+    and numbers alone, so where there are many, those for which all of them held are remembered.
     """
     parts = dict.fromkeys(part for condition in conditions for part in condition.parts())
     named = {part: f"{part.variable}_{part.method}_{part.index}" for part in parts if part.method}

@@ -17,7 +17,7 @@ def _in_reals(tensor):
 
 def single_tensor_asgd(params, grads, axs, mus, etas, state_steps, **options):
     lr, lambd = options["lr"], options["lambd"]
-    for param, grad, ax, mu, eta, step_t in zip(params, grads, axs, mus, etas, state_steps):
+    for param, grad, ax, mu, eta, step_t in zip(params, grads, axs, mus, etas, state_steps, strict=True):
         grad = -grad if options["maximize"] else grad
         param, grad, ax = _in_reals(param), _in_reals(grad), _in_reals(ax)
         step_t += 1
@@ -36,7 +36,7 @@ def single_tensor_radam(params, grads, exp_avgs, exp_avg_sqs, state_steps, **opt
     lr = options["lr"]
     beta1, beta2, decay = options["beta1"], options["beta2"], options["weight_decay"]
     most = 2 / (1 - beta2) - 1
-    for param, grad, exp_avg, exp_avg_sq, step_t in zip(params, grads, exp_avgs, exp_avg_sqs, state_steps):
+    for param, grad, exp_avg, exp_avg_sq, step_t in zip(params, grads, exp_avgs, exp_avg_sqs, state_steps, strict=True):
         grad = -grad if options["maximize"] else grad
         param, grad, exp_avg, exp_avg_sq = map(_in_reals, (param, grad, exp_avg, exp_avg_sq))
         step_t += 1

@@ -35,7 +35,11 @@ OPTIONS = {
 WAYS = ({}, {"foreach": True}, {"foreach": False}, {"capturable": True})
 FUSED = {"Adam", "AdamW", "SGD", "Adagrad"}
 WITHOUT_CAPTURABLE = {"Adagrad", "SGD", "Adafactor"}
-BRANCHES = {"RAdam", "ASGD", "Adafactor"}  # in lists, they ask for the count of steps: each update has graphs of its own
+BRANCHES = {
+    "RAdam",
+    "ASGD",
+    "Adafactor",
+}  # in lists, they ask for the count of steps: each update has graphs of its own
 
 
 def programs(name):

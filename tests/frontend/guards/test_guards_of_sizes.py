@@ -234,7 +234,18 @@ def sizes_of_which_much_is_asked():
 
     yield windows
     image = torch.arange(2 * 12 * 12 * 3.0).view(2, 12, 12, 3)
-    sizes = [(2, 4, 4), (2, 6, 6), (2, 8, 8), (1, 8, 8), (2, 8, 6), (2, 5, 8), (2, 8, 8), (2, 10, 10), (2, 6, 6), (2, 4, 4)]
+    sizes = [
+        (2, 4, 4),
+        (2, 6, 6),
+        (2, 8, 8),
+        (1, 8, 8),
+        (2, 8, 6),
+        (2, 5, 8),
+        (2, 8, 8),
+        (2, 10, 10),
+        (2, 6, 6),
+        (2, 4, 4),
+    ]
     yield from ((image[:b, :h, :w].contiguous(),) for b, h, w in sizes)
     yield from ((image[:, :n, :n],) for n in (8, 6))
 
