@@ -97,8 +97,8 @@ def _filtered(
     else:
         ctx.keep(x)
     if last:  # neighbours in a vector are channels, and want neighbouring weights
-        channels, _, height, width = weight.sizes
-        weight = program.copy(weight, (1, channels * height * width, width * channels, channels))
+        channels, _one, rows, columns = weight.sizes
+        weight = program.copy(weight, (1, channels * rows * columns, columns * channels, channels))
     ctx.keep(weight)
 
     def element(at: Any) -> Node:
