@@ -349,9 +349,10 @@ def in_refused_module(obj: Any, source: Source | None) -> Value | None:
     if not isinstance(obj, types.FunctionType):
         return None
     reason = refused_module(obj.__module__ or "")
-    if reason is None or ti.enters_a_context(obj):
+    name = f"{obj.__module__}.{obj.__qualname__}"
+    if reason is None or ti.enters_a_context(obj) or name.startswith(_TRACED_IN_REFUSED):
         return None
-    return DisabledValue(obj, f"{obj.__module__}.{obj.__qualname__} {reason}", breaks.TORCH_STATE, source)
+    return DisabledValue(obj, f"{name} {reason}", breaks.TORCH_STATE, source)
 
 
 READ_ORDER: tuple[Callable[[Any, Source | None], Value | None], ...] = (
@@ -403,6 +404,10 @@ _TRACED_PARTS = (
     "torchmux.conformance",  # its cases are programs, which the hook captures too
     "torchmux.zoo",  # and so are its models
     "torch.cuda.amp",
+)
+_TRACED_IN_REFUSED = (  # what decorates a function from torch 2.14 on, and calls what is handled
+    "torch.utils.checkpoint._CheckpointedFunction.",
+    "torch.utils.checkpoint._make_checkpoint_wrapper",
 )
 
 
