@@ -89,6 +89,22 @@ def _takes_integers_for_unlimited(node: Node) -> bool:
     )
 
 
+def _adds_the_smallest(node: Node) -> bool:
+    """Whether ``node`` is arithmetic with the smallest integer, which LLVM takes for a promise: sums fit, it is told."""
+    if getattr(node.target, "overloadpacket", None) not in _MAY_WRAP or not _is_wide_integer(node):
+        return False
+    smallest = torch.iinfo(node.meta["val"].dtype).min
+    pending, seen = [node], {node}
+    while pending:
+        found = pending.pop()
+        if smallest in (a for a in found.args if type(a) is int):
+            return True
+        new = [n for n in found.all_input_nodes if n not in seen and _is_wide_integer(n) and n.op == "call_function"]
+        seen.update(new)
+        pending += new
+    return False
+
+
 def _is_wide_integer(node: Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
@@ -126,6 +142,8 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's any() and all() of bytes are the bytes"
     if _takes_integers_for_unlimited(node):
         return "TVM simplifies as if integers did not wrap around"
+    if _adds_the_smallest(node):
+        return "TVM's sums with the smallest integer do not wrap around"
     if op in _NO_DIGITS:
         return "TVM's formula loses all precision near zero"
     return COMMON.about_values(node) or True

@@ -91,6 +91,7 @@ def nothing(trial: Trial) -> Any:
             b[index], b.index_add(0, index, b[:0]), torch.cat([y, b[None]]), rows.argmax(1), rows.topk(2).values,
             F.embedding(index, y.new_ones(5, 2)), b[:0].sum(), b[:0].flip(0), rows.t() @ rows, rows.reshape(0, 2, 3),
             x.std(1), F.pad(y, (0, 0, 1, 1)), y.expand(2, 0, 4), rows.nonzero(), rows > 0, torch.stack([rows, rows]),
+            torch.cat([b[:0], index.new_ones(2)]), torch.cat([index, b.half()]), torch.cat([b[:0].double(), b]),
         ]  # fmt: skip
 
     return trial.run(f, x, y, b, images, rows)
