@@ -328,7 +328,7 @@ def in_a_copy(trial: Trial) -> Any:
         os._exit(0)
     os.close(told)
     with os.fdopen(source, "rb") as file:
-        found = file.read() if select.select([file], [], [], 60)[0] else b""
+        found = file.read() if select.select([file], [], [], 20)[0] else b""
     os.kill(copy, signal.SIGKILL)
     os.waitpid(copy, 0)
     return first, [torch.frombuffer(found, dtype=x.dtype).clone() if found else "nothing"]
