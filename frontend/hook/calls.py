@@ -14,11 +14,12 @@ LEFT_TO_EAGER = "too few operators for a graph"
 LOOP = "a loop that is left to eager"
 FORCED = "the stance 'force_eager'"
 FIRST_CALL = "the stance 'eager_then_compile'"
+JIT_TRACE = "torch.jit.trace records this call"
 OTHER_GLOBALS = "its code was compiled for a function of other globals"
 UNREADABLE_NAME = "its name is not UTF-8"
 REST = "the rest of it after a graph break, which cannot be resumed"
 
-WITH_CALLEES = (FORCED, FIRST_CALL)  # why a call runs in eager with all that it calls
+WITH_CALLEES = (FORCED, FIRST_CALL, JIT_TRACE)  # why a call runs in eager with all that it calls
 
 
 class Frame(NamedTuple):

@@ -26,7 +26,7 @@ from ..marks.function_marks import runs_in_eager
 from ..marks.stance import state as stance_state
 from ..values.base import Raised
 from . import interrupts, library, vain
-from .calls import DISABLED, FIRST_CALL, GENERATOR, LEFT_TO_EAGER, UNREADABLE_NAME
+from .calls import DISABLED, FIRST_CALL, GENERATOR, JIT_TRACE, LEFT_TO_EAGER, UNREADABLE_NAME
 from .eager_policy import LeftToEager, has_tensors
 from .entries import SKIP_CALL, SKIP_CALLEES, SKIP_CODE, SKIP_FRAME, Decision
 from .recompiles import reached, refusal, sizes_only
@@ -82,6 +82,10 @@ def decide(session: Session | None, frame: Any) -> Decision:
 def _convert(session: Session, frame: Any, record: Any) -> Decision:
     code = frame.f_code
     state = session.state(code)
+    if torch.jit.is_tracing():  # its sizes are tensors, and its trace shall have the program's own operators
+        if isinstance(record, Record):
+            record.note_eager(code, JIT_TRACE)
+        return SKIP_CALL
     if (held := _held_by_now(session, state, frame, record)) is not None:
         return held
     stance = stance_state.current.name

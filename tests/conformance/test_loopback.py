@@ -24,9 +24,10 @@ SAMPLE = (
     "plans_of_the_last_but_one", "keys_without_words", "places_in_float32", "no_assertions", "three_real_products",
     "memory_of_dropped_code", "made_once", "zeros_in_order_of_bits", "slopes_of_columns", "any_by_sums_of_bytes",
     "special_functions_in_float32", "groups_of_neighbors", "cuts_that_pad", "second_derivatives_of_broadcasts",
-    "memory_for_each_size", "others_run_twice", "draws_by_any_share",
+    "others_run_twice", "draws_by_any_share",
 )  # fmt: skip
-"""The faults of the default run, of every kind; ``-m slow`` has all."""
+"""The faults of the default run, of every kind; ``-m slow`` has all, each in a process of its own, as faults need that
+only the memory of the process shows."""
 
 
 def test_every_fault_is_described():

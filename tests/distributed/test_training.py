@@ -12,7 +12,7 @@ WAYS = ("ddp_around", "ddp_inside", "ddp_accumulating", "fsdp_blocks", "fsdp_who
 
 def test_ways_of_training(tmp_path):
     """Gradients and losses are as exact as eager's, and communication is launched during the backward pass."""
-    ways = ("ddp_around", "fsdp_blocks", "tp_blocks", "dtensors", "overlap")
+    ways = ("ddp_around", "fsdp_blocks", "tp_blocks", "overlap")
     for printed in job.run("trains.py", "aot_eager", ",".join(ways), cache=tmp_path / "cache"):
         assert printed.count("as eager") == len(ways) - 1
 

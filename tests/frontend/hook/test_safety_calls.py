@@ -393,6 +393,22 @@ def test_while_the_program_is_traced_or_profiled(setter):
     assert events
 
 
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("called", [False, True])
+def test_jit_trace_records_the_program(backend, called):
+    """And no compiled code, in which the sizes of this call are fixed."""
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    compiled = torchmux.compile(model, backend=backend)
+    if called:
+        compiled(torch.randn(5, 8))
+    traced = torch.jit.trace(compiled, torch.randn(5, 8))
+    assert {"aten::linear", "aten::gelu"} <= {node.kind() for node in traced.inlined_graph.nodes()}
+    x = torch.randn(3, 8)
+    torch.testing.assert_close(traced(x), model(x))
+    torch.testing.assert_close(compiled(x), model(x))
+    assert "torch.jit.trace records this call" in str(torchmux.report(compiled))
+
+
 def test_warnings_name_the_programs_line():
     def fn(x):
         warnings.warn("careful", stacklevel=1)

@@ -6,20 +6,22 @@ import subprocess
 import sys
 
 import pytest
+from tiers import slow_but
 
 from .programs import CORPUS, Program, difference, programs
 
 _FILES = sorted(path.name for path in CORPUS.glob("*.txt"))
 
 
-def _run(file: str, backend: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", str(CORPUS.parent / "programs.py"), file, backend]
+def _run(file: str, backend: str, first: int = 0, step: int = 1) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", str(CORPUS.parent / "programs.py"), file, backend, str(first), str(step)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize("first", slow_but((0, 1), 0))
 @pytest.mark.parametrize("file", _FILES)
-def test_programs(file: str) -> None:
-    done = _run(file, "eager")
+def test_programs(file: str, first: int) -> None:
+    done = _run(file, "eager", first, 2)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 

@@ -10,6 +10,7 @@ import types
 import pytest
 import torch
 import torch.nn.functional as F
+from tiers import slow_but
 
 import torchmux
 
@@ -56,7 +57,7 @@ def _tripled(old):
     return replacement
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("backend", slow_but(["eager", "aot_eager", "native"], "eager", "aot_eager"))
 def test_replaced_inside(backend, monkeypatch):
     different = []
     for name, owner, inner in PLACES:

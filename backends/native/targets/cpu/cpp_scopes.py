@@ -35,6 +35,9 @@ NAMES: dict[torch.dtype, str] = {
 _PROMOTED = (torch.bool, torch.int8, torch.uint8, torch.int16)
 """What C++ computes as int."""
 
+_SHORT = 2**30
+"""Indices below are computed with 32 bits, also those of lanes beyond the end of a row."""
+
 
 def _is_truncated(node: Node) -> bool:
     """Whether an integer is a converted float."""
@@ -313,6 +316,8 @@ class Writer:
             return f"gather({base}, {self.index_vector(position)}, {self.lanes})"
         around = wrapped(position, self.vector)
         if around is None:
+            if (short := self.short_vector(position)) is not None:
+                return f"gather_near({base}, {short}, {self.lanes})"
             return f"gather({base}, {self.index_vector(position)}, {self.lanes})"
         first = f"floor_rem((i64)({self.index(around.left)}), (i64)({self.index(around.right)}))"
         return f"wrapped({base} + {self.index(around.base)}, {first}, {self.index(around.right)}, {self.lanes})"
@@ -392,26 +397,73 @@ class Writer:
             step = index.coefficient(value, self.vector)
             if step is not None:
                 return f"lanes_from({self.index(value)}, {self.index(step)})"
+            if (short := self.short_vector(value)) is not None:
+                return f"convert<i64v>({short})"
+        return self._vector_sum(value, "i64")
+
+    def short_vector(self, value: Index) -> str | None:
+        """As :meth:`index_vector`, of type i32v; None where the index or a part of it may need more bits.
+
+        Compilers divide 32 bits by a constant in a few instructions, where 64 bits take a conversion to floats.
+        """
+        if not isinstance(value, Ix) or not self._is_short(value):
+            return None
+        step = index.coefficient(value, self.vector) if self.vector is not None else None
+        if step is not None:
+            return f"short_lanes((i32)({self.index(value)}), (i32)({self.index(step)}))"
+        return self._vector_sum(value, "i32")
+
+    def _is_short(self, value: Index) -> bool:
+        if not isinstance(value, Ix):
+            return abs(value) < _SHORT
+        least, most = index.bounds(value)
+        if least is None or most is None or not -_SHORT < least <= most < _SHORT:
+            return False
+        atoms = [a for mono, _ in value.terms for a in mono]
+        return all(
+            isinstance(a, Var) or (isinstance(a, (Div, Rem)) and type(a.right) is int and self._is_short(a.left))
+            for a in atoms
+        )
+
+    def _vector_sum(self, value: Ix, kind: str) -> str:
         terms = []
         for mono, coef in value.terms:
-            factors = [f"splat((i64){coef}l)"] if coef != 1 or not mono else []
-            factors += [self._atom_vector(a) for a in mono]
+            factors = [f"splat(({kind}){coef}l)"] if coef != 1 or not mono else []
+            factors += [self._atom_vector(a, kind) for a in mono]
             terms.append("*".join(factors))
         return "(" + " + ".join(terms) + ")"
 
-    def _atom_vector(self, atom: Any) -> str:
+    def _atom_vector(self, atom: Any, kind: str) -> str:
         if isinstance(atom, Var):
-            if atom is self.vector:
-                return f"lanes_from({self.loop_names[atom]}, 1)"
-            return f"splat((i64){self.loop_names[atom]})"
+            if atom is not self.vector:
+                return f"splat(({kind}){self.loop_names[atom]})"
+            return f"{'short_lanes' if kind == 'i32' else 'lanes_from'}({self.loop_names[atom]}, 1)"
         if isinstance(atom, index.Data):
             return self.name(atom.node, vector=True)
         if isinstance(atom, (Div, Rem)):
             if self.vector not in index.free(atom.left):
-                return f"splat((i64){self._atom(atom)})"
-            left, right = self.index_vector(atom.left), f"splat((i64){self.index(atom.right)})"
-            return f"{'floor_div' if isinstance(atom, Div) else 'floor_rem'}({left}, {right})"
-        return f"splat((i64){atom.key})"
+                return f"splat(({kind}){self._atom(atom)})"
+            name = "floor_div" if isinstance(atom, Div) else "floor_rem"
+            if kind == "i64":
+                return f"{name}({self.index_vector(atom.left)}, splat((i64){self.index(atom.right)}))"
+            return self._short_division(atom, name)
+        return f"splat(({kind}){atom.key})"
+
+    def _short_division(self, atom: Div | Rem, name: str) -> str:
+        """The name of a division in lanes, in the outermost loop where it does not change."""
+        free = index.free_in(atom)
+        at = max(n for n, scope in enumerate(self.scopes) if scope.variables & free)
+        key = ("short", atom)
+        found = next((s.names[key] for s in self.scopes[: at + 1] if key in s.names), None)
+        if found is None:
+            left, right = self.short_vector(atom.left), f"splat((i32){atom.right})"
+            if index.not_negative(atom.left):
+                text = f"{left} {'/' if isinstance(atom, Div) else '%'} {right}"
+            else:
+                text = f"{name}_by({left}, {right})"
+            found = self.scopes[at].names[key] = self.fresh("d")
+            self.scopes[at].write(f"i32v {found} = {text};")
+        return found
 
 
 _NAME, _KNOWN = re.compile(r"\b[A-Za-z_]\w*\b"), re.compile(r"  \w+ ([rv]\d+) = ")

@@ -268,7 +268,8 @@ template <class T, class M> INLINE auto strided(const T* p, i64 step, M m) {
   each(m, [&] (int i) INLINE_LAMBDA { put(v, i, load(p + i * step)); });
   return v;
 }
-template <class T, class M> INLINE auto gather_if(mask c, const T* p, i64v at, M m) {
+// A function of its own: unrolled loops have it many times, and compiling its loops takes far longer than calling it.
+template <class T, class M> NOINLINE auto gather_if(mask c, const T* p, i64v at, M m) {
   auto v = zero<T>();
   if (!any_of(keep(m, ~c, mask{}))) return gather(p, at, m);
   for (int i = 0; i < m.n; i++) if (c[i]) put(v, i, load(p + at[i]));
