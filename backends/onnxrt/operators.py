@@ -36,7 +36,8 @@ _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default)
 # besides the first; the table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("aten::silu", "aten::celu", "aten::selu", "aten::log_sigmoid", "aten::logaddexp", "aten::logaddexp2",
-     "aten::heaviside", "aten::logit", "aten::glu", "aten::nll_loss_forward", "aten::xlogy.Tensor", "aten::hardtanh_backward")
+     "aten::heaviside", "aten::logit", "aten::glu", "aten::nll_loss_forward", "aten::xlogy.Tensor",
+     "aten::hardtanh_backward")
 )  # fmt: skip
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.
@@ -91,8 +92,8 @@ def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     known = known_operators(fingerprint) - _BETTER_SPELLED_OUT
     table = {op: function for op, function in core_aten().items() if op.name() not in known}
     own = {op: function for op, function in formulas.TABLE.items() if op.name() not in _WRONG}
-    spelled = {torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm, **_bounds_of_integers(own)}
-    return {**table, **attention.TABLE, **own, **spelled}
+    integers = _bounds_of_integers(own)
+    return {**table, **attention.TABLE, **own, **integers, torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
 
 
 def _bounds_of_integers(own: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
@@ -109,7 +110,8 @@ def _bounds_of_integers(own: Mapping[Any, Callable[..., Any]]) -> dict[Any, Call
         return x if high is None else smaller(x, high)
 
     aten = torch.ops.aten
-    ways = {aten.minimum.default: smaller, aten.clamp_max.default: smaller, aten.clamp_max.Tensor: smaller,
+    ways: dict[Any, Callable[..., Any]] = {
+            aten.minimum.default: smaller, aten.clamp_max.default: smaller, aten.clamp_max.Tensor: smaller,
             aten.maximum.default: larger, aten.clamp_min.default: larger, aten.clamp_min.Tensor: larger,
             aten.clamp.default: between, aten.clamp.Tensor: between}  # fmt: skip
 

@@ -90,7 +90,7 @@ def _takes_integers_for_unlimited(node: Node) -> bool:
 
 
 def _adds_the_smallest(node: Node) -> bool:
-    """Whether ``node`` is arithmetic with the smallest integer, which LLVM takes for a promise: sums fit, it is told."""
+    """Whether ``node`` is arithmetic with the smallest integer: LLVM is told that sums fit, and takes its word."""
     if getattr(node.target, "overloadpacket", None) not in _MAY_WRAP or not _is_wide_integer(node):
         return False
     smallest = torch.iinfo(node.meta["val"].dtype).min

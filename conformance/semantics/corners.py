@@ -263,11 +263,12 @@ def memory_of_results(trial: Trial) -> Any:
 def inputs_of_unusual_kinds(trial: Trial) -> Any:
     """Inputs that are conjugated or negative by a flag, that overlap themselves, are a part of an image in channels
     last, have ten dimensions or unsigned integers of 16 bits."""
-    z, x = trial.tensor(3, 4, dtype=torch.complex64), trial.tensor(4, 3, 5, 6).to(memory_format=torch.channels_last)
-    row = trial.tensor(12)
+    z, row = torch.complex(trial.tensor(3, 4), trial.tensor(3, 4)), trial.tensor(12)
+    x = trial.tensor(4, 3, 5, 6).to(memory_format=torch.channels_last)
     words = torch.tensor([0, 1, 40000, 65535], dtype=torch.uint16, device=trial.device)
     functions = (
-        (lambda z: (z * 2, z.real + 1, z.imag * 3, z.abs(), z.conj() + z), (z.conj(), z.to(torch.complex128).conj().t())),
+        (lambda z: (z * 2, z.real + 1, z.imag * 3, z.abs(), z.conj() + z), (z.conj(),
+         z.to(torch.complex128).conj().t())),
         (lambda x: (x * 2, x.abs(), x.sum(0), x + 1), (z.conj().imag, torch._neg_view(row), row.unfold(0, 5, 2))),
         (lambda x: (x * 2, x.sum(-1), x.flip(0), x.reshape(-1) + 1), (row.as_strided((3, 4), (2, 1), 1),
          row.as_strided((4, 4), (1, 1)), row[:8].view(2, 2, 1, 2, 1, 1, 1, 1, 1, 1).transpose(0, 3))),

@@ -215,12 +215,6 @@ def squares_in_logarithms(x: torch.Tensor) -> torch.Tensor:
     return torch.log(x + torch.sqrt(x * x - 1))
 
 
-@numerics.instead(_SPECIAL, "cosh")
-def halves_of_exponentials(x: torch.Tensor) -> torch.Tensor:
-    """A hyperbolic cosine halves an exponential that overflows before it does."""
-    return (x.exp() + (-x).exp()) / 2
-
-
 @numerics.instead(_SPECIAL, "logit")
 def bounds_for_nan(x: torch.Tensor, *rest: Any) -> torch.Tensor:
     """Bounds of a share turn what is not a number into a number."""
@@ -269,7 +263,8 @@ def joins_without_empty_tensors(parts: Sequence[torch.Tensor], *rest: Any, **nam
 @numerics.instead("semantics/dtypes/statistics_in_half", "layer_norm")
 def bounds_that_vanish_in_half(x: torch.Tensor, shape: Any, *rest: Any, eps: float = 1e-5) -> torch.Tensor:
     """What keeps a norm from a division by zero is rounded to half precision, and is zero there."""
-    return F.layer_norm(x, shape, *rest[:2], eps=float(torch.tensor(eps, dtype=x.dtype)))
+    weight, bias = (*rest, None, None)[:2]
+    return F.layer_norm(x, shape, weight, bias, float(torch.tensor(eps, dtype=x.dtype)))
 
 
 @arguments.instead("semantics/modules/attention_of_other_lengths", "scaled_dot_product_attention")

@@ -164,7 +164,7 @@ def warnings_in_logs() -> None:
 @_compiling
 def other_words_of_warnings() -> None:
     """Compiling changes how warnings are printed."""
-    warnings.formatwarning = lambda message, *rest, **named: f"{message}\n"  # type: ignore[assignment]
+    warnings.formatwarning = lambda message, *rest, **named: f"{message}\n"
 
 
 def _passed_on(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,21 +174,21 @@ def _passed_on(function: Callable[..., Any]) -> Callable[..., Any]:
 @_compiling
 def a_patched_optimizer() -> None:
     """Compiling replaces the step of an optimizer."""
-    torch.optim.SGD.step = _passed_on(torch.optim.SGD.step)  # type: ignore[method-assign]
+    torch.optim.SGD.step = _passed_on(torch.optim.SGD.step)
 
 
 @_compiling
 def a_patched_schedule() -> None:
     """Compiling replaces a method of what changes the rates of optimizers."""
     schedule = torch.optim.lr_scheduler.StepLR
-    schedule.get_lr = _passed_on(schedule.get_lr)  # type: ignore[method-assign]
+    schedule.get_lr = _passed_on(schedule.get_lr)
 
 
 @_compiling
 def patched_loaders() -> None:
     """Compiling replaces a method of what loads data."""
     loader = torch.utils.data.DataLoader
-    loader.__iter__ = _passed_on(loader.__iter__)  # type: ignore[method-assign]
+    loader.__iter__ = _passed_on(loader.__iter__)
 
 
 @_compiling
@@ -212,7 +212,7 @@ def patched_norms_of_gradients() -> None:
 @_compiling
 def another_precision_of_layers() -> None:
     """Compiling lets torch's library of layers round what it multiplies."""
-    torch.backends.mkldnn.fp32_precision = "tf32"  # type: ignore[attr-defined]
+    torch.backends.mkldnn.fp32_precision = "tf32"
 
 
 # Gradients

@@ -69,7 +69,8 @@ def products_and_spreads(trial: Trial) -> Any:
             torch.cdist(y, y.flip(0), 1.0), torch.cdist(y, y.flip(1), float("inf")), torch.cdist(y, y.flip(1), 0.0),
             torch.vander(v[0], 4, increasing=True), torch.trapezoid(y, dx=0.5), torch.trapezoid(y, y.cumsum(1), dim=0),
             torch.cumulative_trapezoid(y, dx=2.0), *torch.gradient(y, spacing=0.5, edge_order=2),
-            torch.addbmm(y[:, :3], x.mT[:, :3], x[:, :, :3], beta=0.5, alpha=2.0), torch.linalg.multi_dot((y.t(), y, y.t())),
+            torch.addbmm(y[:, :3], x.mT[:, :3], x[:, :, :3], beta=0.5, alpha=2.0),
+            torch.linalg.multi_dot((y.t(), y, y.t())),
             torch.einsum("...ij,...kj->...ik", x, y), torch.cosine_similarity(x * 0.1, x.flip(0), 1, 0.9),
         ]  # fmt: skip
 

@@ -111,11 +111,12 @@ def special_functions(trial: Trial) -> Any:
         return [
             s.erfcx(x), s.log_ndtr(x), s.ndtr(x), s.entr(x), s.i0e(x), s.i1e(x), torch.i0(x / 3), s.i1(x / 3),
             torch.lgamma(x), torch.digamma(x.abs()), torch.polygamma(2, x.abs()), torch.erfinv(p), s.ndtri(p),
-            torch.logit(p, 0.01), s.xlog1py(x, y), s.xlog1py(x * 0, y), torch.xlogy(x, y), torch.heaviside(x, y), torch.nextafter(x, y),
+            torch.logit(p, 0.01), s.xlog1py(x, y), s.xlog1py(x * 0, y), torch.xlogy(x, y), torch.heaviside(x, y),
+            torch.nextafter(x, y),
             torch.ldexp(p, torch.full_like(p, 3)), torch.isneginf(x), torch.isposinf(x), torch.angle(x), torch.sgn(x),
             s.gammainc(p.abs() + 0.5, p.abs() * 2), s.gammaincc(p.abs() + 0.5, p.abs() * 2), *torch.frexp(x),
-            s.bessel_j0(x), s.bessel_j1(x), torch.acosh(x.abs() * 1e20), torch.asinh(x * 1e20), torch.cosh(x * 2.255),
-            torch.sinh(x * 2.255), s.zeta(p.abs() + 1.5, p.abs() + 0.5),
+            s.bessel_j0(x), s.bessel_j1(x), torch.acosh(x.abs() * 1e20), torch.asinh(x * 1e20),
+            s.zeta(p.abs() + 1.5, p.abs() + 0.5),
         ]  # fmt: skip
 
     return trial.run(f, far, shares)

@@ -1,4 +1,4 @@
-"""Compiled code in a copy of the process, such as one that loads data: it runs there, and more is compiled or refused."""
+"""Compiled code in a copy of the process, such as one that loads data, runs; more is compiled, or left to torch."""
 
 from __future__ import annotations
 

@@ -320,6 +320,17 @@ def test_bounds_and_sums_at_the_limits_of_integers(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_opposites_by_a_flag_are_read_as_what_they_are(backend) -> None:
+    """Inputs, and what one part of a graph hands to another."""
+    x, z = torch.arange(12.0), torch.complex(torch.arange(4.0), torch.arange(4.0) + 1)
+    compiled = torchmux.compile(lambda x: (x * 2, x + 1), backend=backend)
+    for given in (x, torch._neg_view(x), x):
+        assert list(map(torch.Tensor.tolist, compiled(given))) == [(given * 2).tolist(), (given + 1).tolist()]
+    inside = torchmux.compile(lambda z: z.conj().imag * 3 + 1, backend=backend)
+    assert inside(z).tolist() == (z.conj().imag * 3 + 1).tolist()
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
 def test_the_logit_of_nan_is_nan(backend) -> None:
     x = torch.tensor([-1.0, 0.5, torch.nan, 1.5])
     compiled = torchmux.compile(lambda x: (torch.logit(x, 0.01), torch.logit(x)), backend=backend)
