@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -142,6 +143,10 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's any() and all() of bytes are the bytes"
     if _takes_integers_for_unlimited(node):
         return "TVM simplifies as if integers did not wrap around"
+    if op.overloadpacket is _aten.mul and node.meta["val"].dtype is torch.bool:
+        return "TVM has no products of bools"
+    if op is _aten.full.default and isinstance(node.args[1], float) and math.isinf(node.args[1]):
+        return "TVM's converter fills nothing with infinity"
     if _adds_the_smallest(node):
         return "TVM's sums with the smallest integer do not wrap around"
     if op in _NO_DIGITS:
