@@ -248,7 +248,13 @@ def profile(program: Program, clock: Callable[[], float]) -> Iterator[str]:
 
 
 def chosen(patterns: list[str], shard: str) -> list[Program]:
-    import micro_fields  # noqa: F401  (these fill the table)
+    import micro_extracts  # noqa: F401  (these fill the table)
+    import micro_extracts_media  # noqa: F401
+    import micro_extracts_sizes  # noqa: F401
+    import micro_extracts_steps  # noqa: F401
+    import micro_extracts_vision  # noqa: F401
+    import micro_extracts_weights  # noqa: F401
+    import micro_fields  # noqa: F401
     import micro_forum  # noqa: F401
     import micro_forum_larger  # noqa: F401
     import micro_forum_steps  # noqa: F401

@@ -105,7 +105,7 @@ class CompiledGuards:
             lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
         for variable, source in self.shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
-        lines.extend(_shape_checks(self.shape_conditions))
+        lines.extend(_shape_checks(self.shape_conditions, names))
         body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
         text = (
             f"def guard({takes}):\n    try:\n{body}\n"
@@ -259,20 +259,39 @@ def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
     return scope["_value"], scope["_holds"]
 
 
-def _shape_checks(conditions: Sequence[ShapeCondition]) -> list[str]:
-    """The lines that check these conditions.  Each number is read once, where several conditions are about it."""
-    named = {
-        part: f"{part.variable}_{part.method}_{part.index}" for c in conditions for part in c.parts() if part.method
-    }
+_FEW = 4  # conditions that are checked in less time than it takes to look their numbers up
+_KNOWN = 64
+
+
+def _shape_checks(conditions: Sequence[ShapeCondition], names: Names) -> list[str]:
+    """The lines that check these conditions.
+
+    Each number is read once, where several conditions are about it.  What conditions say follows from sizes, strides
+    and numbers alone, so where there are many, those for which all of them held are remembered.
+    """
+    parts = dict.fromkeys(part for condition in conditions for part in condition.parts())
+    named = {part: f"{part.variable}_{part.method}_{part.index}" for part in parts if part.method}
     roots = {(part.variable, part.method): f"{part.variable}.{part.method}()" for part in named}
-    lines = [f"{variable}_{method} = {call}" for (variable, method), call in roots.items()]
+    reads = [f"{variable}_{method} = {call}" for (variable, method), call in roots.items()]
+    lines = []
     for part, name in named.items():
         at = "" if part.index is None else f"[{part.index}]"
         lines.append(f"{name} = {part.variable}_{part.method}{at}")
     for condition in conditions:
         pieces = (piece if isinstance(piece, str) else named.get(piece, piece.text) for piece in condition.pieces)
         lines.append(f"if not ({''.join(pieces)}): return False")
-    return lines
+    if len(conditions) <= _FEW:
+        return [*reads, *lines]
+    numbers = [f"{variable}_{method}" for variable, method in roots] + [p.text for p in parts if not p.method]
+    held = names.const(set(), "held_")
+    return [
+        *reads,
+        f"shapes = ({', '.join(numbers)},)",
+        f"if shapes not in {held}:",
+        *(f"    {line}" for line in lines),
+        f"    if len({held}) >= {_KNOWN}: {held}.clear()",
+        f"    {held}.add(shapes)",
+    ]
 
 
 def _shape_in_words(condition: ShapeCondition, scope: dict[str, Any]) -> str:

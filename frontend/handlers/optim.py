@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import StateChanged
+from ..polyfills import optim_
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue
@@ -80,6 +82,25 @@ def _whole_step(function: Any) -> None:
 for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
     if hasattr(torch, _name):
         _whole_step(getattr(torch, _name))
+
+
+def _by_both_ways(function: Any, written: Any) -> None:
+    """A step that decides by what is in a tensor is traced as ``written``, which computes both ways and chooses."""
+
+    def step(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+        as_numbers = not isinstance(kwargs.get("lr"), TensorValue)
+        decides = all(name in kwargs and not kwargs[name].truth(tr) for name in ("capturable", "differentiable"))
+        chosen = written if as_numbers and decides else function
+        return wrap_function(tr, chosen, None).call(tr, list(args), kwargs)
+
+    handles(function)(step)
+
+
+handles(optim_.number)(number_of)
+
+for _name, _written in (("asgd", optim_.single_tensor_asgd), ("radam", optim_.single_tensor_radam)):
+    _module = sys.modules[f"torch.optim.{_name}"]
+    _by_both_ways(getattr(_module, f"_single_tensor_{_name}"), _written)
 
 
 @handles(ti.group_tensors_by_device_and_dtype)

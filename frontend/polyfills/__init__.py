@@ -24,6 +24,7 @@ from . import (
     itertools_,
     mappings,
     operator_,
+    optim_,
     sets,
 )
 from .tables import INSTANCE_POLYFILLS, METHOD_POLYFILLS, POLYFILLS, STANDS_FOR, lookup
@@ -40,5 +41,5 @@ __all__ = [
 # The interpreter adds no guards on the globals of these modules: they never change.
 MODULES = (
     builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings,
-    operator_, sets,
+    operator_, optim_, sets,
 )  # fmt: skip

@@ -35,7 +35,11 @@ OPTIONS = {
 WAYS = ({}, {"foreach": True}, {"foreach": False}, {"capturable": True})
 FUSED = {"Adam", "AdamW", "SGD", "Adagrad"}
 WITHOUT_CAPTURABLE = {"Adagrad", "SGD", "Adafactor"}
-BRANCHES = {"RAdam", "ASGD", "Adafactor"}  # ask for the count of steps: each parameter's update has graphs of its own
+BRANCHES = {
+    "RAdam",
+    "ASGD",
+    "Adafactor",
+}  # in lists, they ask for the count of steps: each update has graphs of its own
 
 
 def programs(name):
@@ -101,7 +105,8 @@ def check(name, options, whole, backend):
             torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=str(program))
     graphs = torchmux.report(compiled).graph_count
     # one graph, another for the step without a gradient, and forward and backward
-    assert graphs <= (40 if name in BRANCHES else 6), (program, graphs)
+    many = name in BRANCHES and (name == "Adafactor" or options.get("foreach") or "lr" in options)
+    assert graphs <= (40 if many else 6), (program, graphs)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -141,7 +146,7 @@ def test_foreach_of_adamax():
 
 def test_a_step_stays_one_graph():
     """A count that grows with each call compiles nothing anew."""
-    for name in ("Adam", "NAdam", "Adamax", "Adagrad"):
+    for name in ("Adam", "NAdam", "RAdam", "Adamax", "Adagrad", "ASGD"):
         torchmux.reset()
         model = nn.Linear(2, 2)
         optimizer = getattr(torch.optim, name)(model.parameters())

@@ -39,10 +39,20 @@ def keeper(promise: Promise, name: str) -> Any:
     dtype: torch.dtype = getattr(torch, promise[0])
     sizes = promise[1]
     static = None if None in sizes else torch.Size(sizes)
+    rank, known = len(sizes), [(at, size) for at, size in enumerate(sizes) if size is not None]
 
     def kept(value: Any) -> Any:
-        if value.dtype is dtype and (value.shape == static if static is not None else _fits(value.shape, sizes)):
-            return value
+        shape = value.shape
+        if value.dtype is dtype:
+            if static is not None:
+                if shape == static:
+                    return value
+            elif len(shape) == rank:
+                for at, size in known:
+                    if shape[at] != size:
+                        break
+                else:
+                    return value
         return brought(value, dtype, value.shape if _fits(value.shape, sizes) else sizes, name)
 
     kept.__name__ = kept.__qualname__ = "kept"

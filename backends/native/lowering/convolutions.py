@@ -96,8 +96,9 @@ def _filtered(
         x = framed(program, x, [0, 0, *padding], [0, 0, *padding], 0.0, strides)
     else:
         ctx.keep(x)
-    # Neighbours in a vector are channels if images are in channels last, and then want neighbouring weights.
-    weight = program.copy(weight, channels_last(weight.sizes)) if last else weight
+    if last:  # neighbours in a vector are channels, and want neighbouring weights
+        channels, _one, rows, columns = weight.sizes
+        weight = program.copy(weight, (1, channels * rows * columns, columns * channels, channels))
     ctx.keep(weight)
 
     def element(at: Any) -> Node:

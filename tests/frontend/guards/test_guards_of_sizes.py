@@ -224,6 +224,50 @@ def float_as_a_size():
     yield from ((matrix(6), f) for f in (0.25, 0.5, 1.0, 0.1, 7.0, -0.5))
 
 
+@case
+def sizes_of_which_much_is_asked():
+    """Those for which all conditions held are remembered; others have to be asked about, also in between."""
+
+    def windows(x):
+        b, h, w, c = x.shape
+        return x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, c) * (h * 3 // 2 % 4)
+
+    yield windows
+    image = torch.arange(2 * 12 * 12 * 3.0).view(2, 12, 12, 3)
+    sizes = [
+        (2, 4, 4),
+        (2, 6, 6),
+        (2, 8, 8),
+        (1, 8, 8),
+        (2, 8, 6),
+        (2, 5, 8),
+        (2, 8, 8),
+        (2, 10, 10),
+        (2, 6, 6),
+        (2, 4, 4),
+    ]
+    yield from ((image[:b, :h, :w].contiguous(),) for b, h, w in sizes)
+    yield from ((image[:, :n, :n],) for n in (8, 6))
+
+
+def test_conditions_that_held_are_not_checked_again(capfd):
+    def windows(x):
+        b, h, w, c = x.shape
+        return x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, c)
+
+    compiled = torchmux.compile(windows, backend="eager", dynamic=True)
+    torchmux.set_logs(guards=True)
+    try:
+        compiled(torch.rand(2, 4, 4, 3))
+    finally:
+        torchmux.set_logs()
+    lines = capfd.readouterr().err.splitlines()
+    (start,) = [n for n, line in enumerate(lines) if line.strip().startswith("if shapes not in ")]
+    inside = [line for line in lines[start + 1 :] if line.startswith(" " * 12) and "return False" in line]
+    assert len(inside) > 10
+    assert not [line for line in lines[:start] if "size_1" in line]
+
+
 @pytest.mark.parametrize("dynamic", [None, True], ids=["automatic", "dynamic"])
 @pytest.mark.parametrize("name", cases_of(__name__))
 def test_a_change_is_seen(name, dynamic):

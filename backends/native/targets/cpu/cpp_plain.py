@@ -17,7 +17,7 @@ from ...schedule.kernel import FEW
 from ...schedule.stages import Fold, LoopNest, Stage, Store
 from ...schedule.tiles import wrapped
 from .cpp import PARALLEL_WORK, Accumulator, KernelPrinter, stored
-from .cpp_scopes import NAMES, Writer, register_type
+from .cpp_scopes import NAMES, Writer, is_truncated, register_type
 
 _OTHER_WIDTH = frozenset((torch.int8, torch.uint8, torch.int16, torch.int64, torch.bool))
 _ARITHMETIC = frozenset(
@@ -97,6 +97,8 @@ def _is_simple(node: Node, vector: Var) -> bool:
         return node.attr is torch.bfloat16
     if node.op == "cast" and node.dtype is torch.float64:
         return False
+    if node.op == "cast" and node.dtype.is_floating_point and is_truncated(node.args[0]):
+        return False  # what is hidden from the compiler (``settled``) is computed one by one
     return node.op in _ARITHMETIC
 
 

@@ -39,7 +39,7 @@ _SHORT = 2**30
 """Indices below are computed with 32 bits, also those of lanes beyond the end of a row."""
 
 
-def _is_truncated(node: Node) -> bool:
+def is_truncated(node: Node) -> bool:
     """Whether an integer is a converted float."""
     return node.op == "cast" and is_float(node.args[0].dtype) and node.dtype is not torch.bool
 
@@ -191,7 +191,7 @@ class Writer:
         args = [self.name(a, vector=vector) for a in node.args]
         kind = register_type(node.dtype, vector)
         if op == "cast":
-            if not vector and is_float(node.dtype) and _is_truncated(node.args[0]):
+            if not vector and is_float(node.dtype) and is_truncated(node.args[0]):
                 args[0] = f"settled({args[0]})"
             return self._cast(node.args[0].dtype, node.dtype, args[0], vector)
         if op == "round":

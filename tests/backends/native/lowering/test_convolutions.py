@@ -35,6 +35,18 @@ def test_heavy_weights_keep_the_usual_order(check) -> None:
     assert re.search(r"fit\(\w+, \(576, 9, 3, 1, \)\)", python)
 
 
+def test_windows_of_channels_last_read_weights_of_neighbouring_channels(check) -> None:
+    """The channels that a vector has are read at once, for each place in the window."""
+
+    def function(x, weight):
+        b, c = x.shape[0], x.shape[2]
+        return F.conv2d(x.transpose(1, 2).view(b, c, 8, 8), weight, padding=1, groups=c).flatten(2).transpose(1, 2)
+
+    code = check(function, torch.randn(2, 64, 48), torch.randn(48, 1, 3, 3)).output_code[0]
+    assert "load_few<9>" not in code
+    assert re.search(r"load\(p\d \+ \(384l \+ i\d\), m\)", code)
+
+
 def test_images_that_are_returned_lie_as_in_eager(check) -> None:
     def one(x, first):
         return F.conv2d(x, first) + 1

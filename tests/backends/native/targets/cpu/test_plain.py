@@ -90,3 +90,20 @@ def test_numbers_that_no_write_changes():
     sizes = [part for part in inside if re.search(r"\bs\d+\b", part.partition("\n")[2])]
     assert sizes and all(re.search(r"auto s\d+ = own_s\d+;", part) for part in sizes)
     assert re.search(r"auto v\d+ = own_v\d+;", code)
+
+
+def test_integers_made_of_floats_and_converted_back():
+    """A compiler must not see where such an integer comes from, and so takes a plain loop one element at a time."""
+
+    def f(x):
+        gray = (0.3 * x[:, 0] + 0.6 * x[:, 1]).to(torch.uint8)
+        return (1.4 * x - 0.4 * gray[:, None]).clamp(0, 255).to(torch.uint8), x.float().mul(1.2).clamp(0, 255).to(
+            torch.uint8
+        )
+
+    compiled = torchmux.compile(f, backend="native", strict="own")
+    x = torch.randint(0, 256, (2, 2, 8, 33), dtype=torch.uint8)
+    for got, wanted in zip(compiled(x), f(x), strict=True):
+        assert torch.equal(got, wanted)
+    code = torchmux.report(compiled).graphs[0].report.output_code[0]
+    assert "settled(" not in code and "bytes(" in code
