@@ -59,4 +59,6 @@ def _shape_of(data: Any) -> tuple[int, ...] | None:
 def _stacked(data: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
     if isinstance(data, (list, tuple)):
         return torch.stack([_stacked(part, dtype, device) for part in data])
+    if isinstance(data, torch.SymFloat):  # what is too large for a dtype is infinity here, and an error in torch.full
+        return torch.scalar_tensor(data, dtype=torch.float64, device=device).to(dtype)
     return torch.full((), data, dtype=dtype, device=device)

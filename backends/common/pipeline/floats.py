@@ -35,7 +35,7 @@ def as_tensors(graph: Graph) -> None:
     made: dict[tuple[Node, torch.dtype, torch.device], Node] = {}
     for node in list(graph.nodes):
         numbers = list(filter(_is_float, node.args))
-        if numbers and node.target is aten.full.default:
+        if numbers and node.target is aten.full.default and _fits(numbers[0], node.meta["val"].dtype):
             _multiply_ones(graph, node)
         if not numbers or node.kwargs:
             continue
@@ -52,6 +52,12 @@ def as_tensors(graph: Graph) -> None:
                     made[key] = _tensor(graph, number, like)
             for user in users:
                 user.replace_input_with(number, made[key])
+
+
+def _fits(number: Node, dtype: torch.dtype) -> bool:
+    """Whether ``full`` takes the number: what is computed of a float may be too large for float32, an error."""
+    symbol = number.meta["val"].node
+    return dtype is torch.float64 or (symbol.expr.is_symbol and symbol.has_hint())
 
 
 def _multiply_ones(graph: Graph, node: Node) -> None:

@@ -56,6 +56,19 @@ def test_a_tensor_of_a_changing_float(backend):
     assert not report.fallbacks
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_a_float_that_is_too_large_for_a_tensor(backend):
+    x = torch.ones(3)
+    of_numbers = _compiled(lambda x, f: x * torch.tensor(f * 1e30), backend)
+    for f in (1.0, 2.0, 1e20):
+        assert torch.equal(of_numbers(x, f), x * torch.tensor(f * 1e30))
+    filled_with = _compiled(lambda x, f: x * torch.full((3,), f * 1e30), backend)
+    for f in (1.0, 2.0):
+        assert torch.equal(filled_with(x, f), x * torch.full((3,), f * 1e30))
+    with pytest.raises(RuntimeError, match="without overflow"):
+        filled_with(x, 1e20)
+
+
 @pytest.mark.slow
 def test_inductor():
     test_a_changing_float_is_one_more_graph("inductor")
