@@ -1,8 +1,7 @@
 """Matrix products and convolutions in another dtype than that of their operands, everything else unchanged.
 
-``precision="bf16"`` asks for bfloat16.  Convolutions of float16 are computed in float32 on processors that cannot compute
-in float16, where the library takes 4 to 40 times as long for them; the result is rounded once, which is closer than
-what the library rounds.
+``precision="bf16"`` asks for bfloat16.  Convolutions of float16 are computed in float32 on processors that cannot
+compute in float16, where the library takes 4 to 40 times as long for them; their result is rounded once.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ _CONVOLUTIONS = frozenset((_CONVOLUTION, _aten.convolution_backward.default))
 def _is_of(node: Node, dtype: torch.dtype) -> bool:
     values = [n.meta.get("val") for n in node.all_input_nodes]
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
-    weight = node.args[1 if node.target is _CONVOLUTION else 2].meta["val"]  # type: ignore[union-attr]
+    weight = node.args[1 if node.target is _CONVOLUTION else 2].meta["val"]
     is_filter = node.target is _CONVOLUTION and weight.shape[1] == 1 and node.args[8] == weight.shape[0]
     return not is_filter and all(v.dtype is dtype for v in tensors)
 
