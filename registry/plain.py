@@ -78,7 +78,18 @@ def compile_plain(
     report.placements = _with_kinds(report.placements, spec, getattr(compiled, "library_calls", None))
     _check_strict(report, request)
     report.output_code = output_code_of(compiled)
-    return PlainGraph(compiled, report)
+    return PlainGraph(_without_hooks(compiled), report)
+
+
+def _without_hooks(compiled: Any) -> Any:
+    """What runs a graph that was returned as it is: torch's global hooks are for the modules of the program."""
+    from torch.fx import GraphModule
+
+    if type(compiled).__mro__[1:2] != (GraphModule,):  # each has a class of its own
+        return compiled
+    has_own = any(compiled.__dict__[table] for table in ("_forward_hooks", "_forward_pre_hooks"))
+    has_own |= any(compiled.__dict__[table] for table in ("_backward_hooks", "_backward_pre_hooks"))
+    return compiled if has_own else compiled.forward
 
 
 def _mark_static(gm: Any, request: CompileRequest) -> None:

@@ -42,6 +42,7 @@ class Assumptions:
     passes_cells: bool = False  # the frame only calls a function that gets its cells as parameters as well
     may_hook: bool = True  # hooks of tensors are part of the graph
     may_put_off: bool = True  # class statements wait until the class is needed (values/local_classes.py)
+    enters_generators: bool = True  # those from outside that have not begun are traced (containers/generators.py)
     floats: frozenset[str] = frozenset()  # sources of floats that the backend needs as constants
     whole_subclasses: bool = False  # tensors that consist of others are nodes of the graph (trace/subclasses.py)
     ran: int = 0  # how often the program's own code had to run before
@@ -178,6 +179,18 @@ class ClassNeeded(Restart):
 
     def next(self, assumptions: Assumptions) -> Assumptions:
         return assumptions.instead(may_put_off=False)
+
+
+class GeneratorSuspended(Restart):
+    """A generator from outside is left in the middle, where no code can put the real one; those are now not traced."""
+
+    for_good = True
+
+    def __init__(self) -> None:
+        super().__init__("a generator from outside is left in the middle")
+
+    def next(self, assumptions: Assumptions) -> Assumptions:
+        return assumptions.instead(enters_generators=False)
 
 
 # --- the loop ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from ..trace.overlap import guard_apart
 from ..trace.tracer import FrameWriter, Tracer
 from ..values.base import GraphValue, Value
 from ..values.constants import ConstValue
-from ..values.containers.iterators import GeneratorValue, advance
+from ..values.containers.generators import GeneratorValue
+from ..values.containers.iterators import advance
 from ..values.containers.sequences import ListValue
 from ..values.objects import ObjectValue
 from .assumed_branches import Check

@@ -550,6 +550,22 @@ class IteratorArguments(Source):
 
 
 @kind
+class GeneratorArgument(Source):
+    """What a generator that has not begun was called with."""
+
+    parent: Source
+    name: str
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.load(self.parent)}.gi_frame.f_locals[{self.name!r}]"
+
+    def in_words(self, parent: str) -> str:
+        return f"{self.name} of {parent}"
+
+    follow = not_followed
+
+
+@kind
 class Proxied(Source):
     """The mapping behind a ``MappingProxyType`` or a view, which only the garbage collector knows."""
 

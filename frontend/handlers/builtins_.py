@@ -123,8 +123,11 @@ def _name(tr: Tracer, function: Any, name: Value, *more: Any) -> str:
 
 @handles(getattr)
 def getattr_(tr: Tracer, value: Value, name: Value, *default: Value) -> Value:
+    attribute = _name(tr, getattr, name)
+    if default and isinstance(value, SymValue) and not value.has(attribute):
+        return default[0]
     try:
-        return value.getattr(tr, _name(tr, getattr, name))
+        return value.getattr(tr, attribute)
     except Raised as raised:
         if default and issubclass(raised.value.pytype(), AttributeError):
             return default[0]
@@ -133,8 +136,11 @@ def getattr_(tr: Tracer, value: Value, name: Value, *default: Value) -> Value:
 
 @handles(hasattr)
 def hasattr_(tr: Tracer, value: Value, name: Value) -> Value:
+    attribute = _name(tr, hasattr, name)
+    if isinstance(value, SymValue):
+        return ConstValue(value.has(attribute))
     try:
-        value.getattr(tr, _name(tr, hasattr, name))
+        value.getattr(tr, attribute)
     except Raised as raised:
         if issubclass(raised.value.pytype(), AttributeError):
             return ConstValue(False)

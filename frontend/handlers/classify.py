@@ -348,10 +348,11 @@ def in_refused_module(obj: Any, source: Source | None) -> Value | None:
     """A Python function of a module in ``_REFUSED``: calling it ends the graph."""
     if not isinstance(obj, types.FunctionType):
         return None
-    reason = _refused_module(obj.__module__ or "")
-    if reason is None or ti.enters_a_context(obj):
+    reason = refused_module(obj.__module__ or "")
+    name = f"{obj.__module__}.{obj.__qualname__}"
+    if reason is None or ti.enters_a_context(obj) or name.startswith(_TRACED_IN_REFUSED):
         return None
-    return DisabledValue(obj, f"{obj.__module__}.{obj.__qualname__} {reason}", breaks.TORCH_STATE, source)
+    return DisabledValue(obj, f"{name} {reason}", breaks.TORCH_STATE, source)
 
 
 READ_ORDER: tuple[Callable[[Any, Source | None], Value | None], ...] = (
@@ -404,10 +405,14 @@ _TRACED_PARTS = (
     "torchmux.zoo",  # and so are its models
     "torch.cuda.amp",
 )
+_TRACED_IN_REFUSED = (  # what decorates a function from torch 2.14 on, and calls what is handled
+    "torch.utils.checkpoint._CheckpointedFunction.",
+    "torch.utils.checkpoint._make_checkpoint_wrapper",
+)
 
 
 @functools.cache
-def _refused_module(module: str) -> str | None:
+def refused_module(module: str) -> str | None:
     if module.startswith(_TRACED_PARTS):
         return None
     parts = module.split(".")

@@ -51,7 +51,7 @@ def handler(tr: Tracer, obj: Any) -> Meaning | None:
     except TypeError:  # without a hash
         return None
     if found is None:
-        return None
+        return _class_method(tr, obj)
     if isinstance(obj, type):
         least, most, named = TAKES.get(obj, (0, sys.maxsize, True))
 
@@ -63,6 +63,19 @@ def handler(tr: Tracer, obj: Any) -> Meaning | None:
         return construct
     name = name_of(obj)
     return lambda tr, args, kwargs: call_handler(found, name, (tr, *args), kwargs)
+
+
+def _class_method(tr: Tracer, obj: Any) -> Meaning | None:
+    """The handler of a class method written in C, as what Python binds to the class: a new object for each reading."""
+    owner = getattr(obj, "__self__", None) if isinstance(obj, types.BuiltinMethodType) else None
+    if not isinstance(owner, type):
+        return None
+    raw = tr.static_lookup(owner, obj.__name__)
+    found = FUNCTIONS.get(raw) if isinstance(raw, types.ClassMethodDescriptorType) else None
+    if found is None:
+        return None
+    name = name_of(obj)
+    return lambda tr, args, kwargs: call_handler(found, name, (tr, tr.lift(owner), *args), kwargs)
 
 
 def polyfill(tr: Tracer, obj: Any) -> Meaning | None:

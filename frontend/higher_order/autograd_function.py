@@ -209,7 +209,7 @@ def _is_none(value: Value) -> bool:
 # --- tracing ------------------------------------------------------------------------------------------------------
 
 
-# A class method in Python before torch 2.15, in C since.
+# A class method in Python before torch 2.14, in C since.
 _APPLY = torch.autograd.Function.__dict__["apply"]
 
 

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from ..trace.tracer import Tracer
 
 _NO_CONTEXT = torch_checkpoint.noop_context_fn
-_OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+_OWN = (
+    "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
+    "respect_saved_tensors_hooks",
+)  # fmt: skip
 
 
 # --- what the graph calls -----------------------------------------------------------------------------------------
@@ -97,6 +100,15 @@ def checkpoint(tr: Tracer, function: Value, *args: Value, **kwargs: Value) -> Va
     return result
 
 
+@handles(*ti.checkpoints_by_decorators())
+def decorated(tr: Tracer, function: Value, args: Value, kwargs: Value, **own: Value) -> Value:
+    """A call of a function that ``checkpoint(...)`` has decorated."""
+    named = {key.const(tr): kwargs.getitem(tr, key) for key in kwargs.unpack(tr)}
+    if not named.keys().isdisjoint(_OWN):
+        raise GraphBreak(breaks.REGION, f"checkpoint of a function with arguments named as its own: {sorted(named)}")
+    return checkpoint(tr, function, *args.unpack(tr), **named, **own)
+
+
 def _check_rerun(tr: Tracer, region: Region, graph: GraphModule, options: Options) -> None:
     """Running it twice must change nothing more than running it once."""
     if not options.preserve_rng_state or any("norm" in operator_name(node) for node in graph.graph.nodes):
@@ -118,6 +130,8 @@ def _options(tr: Tracer, given: dict[str, Value]) -> tuple[Options, Any]:
         reentrant = ConstValue(True)
     if "debug" in given and given["debug"].truth(tr):
         raise GraphBreak(breaks.TORCH_STATE, "checkpoint with debug=True prints what it runs")
+    if "respect_saved_tensors_hooks" in given and given["respect_saved_tensors_hooks"].const(tr) is not None:
+        raise GraphBreak(breaks.REGION, "checkpoint that says whether hooks of saved tensors apply")
     context = _real_function(tr, given["context_fn"]) if "context_fn" in given else _NO_CONTEXT
     check = given["determinism_check"].const(tr) if "determinism_check" in given else "default"
     options = Options(
@@ -140,7 +154,7 @@ def _warn_first(tr: Tracer, warn: Callable[[], None], what: str) -> None:
 def warn_of_default() -> None:
     """What ``checkpoint`` says without ``use_reentrant``: it does so before it looks at the other arguments."""
     with contextlib.suppress(ValueError):
-        torch_checkpoint.checkpoint(None, unexpected=True)
+        torch_checkpoint.checkpoint(print, unexpected=True)
 
 
 def _real_function(tr: Tracer, value: Value) -> Any:

@@ -71,11 +71,13 @@ _CALLS_THROUGH = (
 )  # fmt: skip
 _RUNS_GRAPHS = _folders("torchmux.frontend.higher_order")  # those inside of a captured graph, in its backward pass too
 # The functions they call are not part of the program's own work: log handlers, warning hooks, and what an import runs,
-# which may be the import of torch's own tracer, without which nothing can be captured.  Triton runs kernels.
+# which may be the import of torch's own tracer, without which nothing can be captured.  Triton runs kernels.  What a
+# checkpoint runs must save the same tensors when a backward pass runs it again, where no hook is.
 _QUIET = (
     *(module.__file__.removesuffix("__init__.py") for module in (logging, warnings, traceback) if module.__file__),
     *_TRITON,
     "<frozen importlib.",
+    os.path.join(os.path.dirname(torch.__file__), "utils", "checkpoint.py"),
 )
 
 

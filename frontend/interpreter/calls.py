@@ -8,7 +8,7 @@ from ..breaks import INSTRUCTION, SUSPENDED, GraphBreak
 from ..bytecode import NULL_BELOW_CALLABLE
 from ..values.base import NULL, Raised, Value
 from ..values.constants import ConstValue
-from ..values.containers.iterators import GeneratorValue
+from ..values.containers.generators import GeneratorValue
 from ..values.functions import CodeValue, FunctionValue
 from .frame import Frame, op
 

@@ -29,6 +29,7 @@ except TypeError as error:
     _NOT_CALLABLE = str(error)
 
 _COMPENSATED_SUM = sys.version_info >= (3, 12)
+_flag = bool if sys.version_info >= (3, 12) else operator.index  # what ``reverse`` of a sort is converted by
 
 
 @polyfill(builtins.all)
@@ -273,7 +274,7 @@ def _candidates(name, arguments, default):
 
 @polyfill(builtins.sorted)
 def sorted_(iterable, /, *, key=None, reverse=False):
-    reverse = operator.index(reverse)
+    reverse = _flag(reverse)
     items = list(iterable)
     ranks = list(items) if key is None else [key(item) for item in items]
     # Turning the list around before and after keeps equal items in their order, as the original does.

@@ -21,6 +21,7 @@ class Effects:
         self.changed_values: dict[Value, None] = {}
         self.region: OpenRegion | None = None  # the one that must be told
         self.count = 0  # of changes, those of new objects included
+        self.outside = 0  # of changes that are replayed
         self.globals: dict[tuple[int, str], tuple[dict, Value]] = {}
         self.classes: dict[tuple[int, str], tuple[type, Value]] = {}
 
@@ -30,13 +31,19 @@ class Effects:
         if self.region is not None:
             self.region.changed(value)
         if value.source is not None:
+            self.outside += 1
             self.changed_values.setdefault(value)
+
+    def entered(self, generator: Value) -> None:
+        """A generator from outside begins or goes on, which alone changes nothing that others see."""
+        self.changed_values.setdefault(generator)
 
     def is_clean(self, value: Value) -> bool:
         return value not in self.changed_values
 
     def store_global(self, namespace: dict, name: str, value: Value) -> None:
         self.count += 1
+        self.outside += 1
         if self.region is not None:
             self.region.changed_global(name)
         self.globals[(id(namespace), name)] = (namespace, value)
@@ -46,6 +53,7 @@ class Effects:
         return found[1] if found else None
 
     def store_class_attribute(self, cls: type, name: str, value: Value) -> None:
+        self.outside += 1
         if self.region is not None:
             self.region.changed_global(f"{cls.__qualname__}.{name}")
         self.classes[(id(cls), name)] = (cls, value)

@@ -20,7 +20,7 @@ from ..capture.attempts import Assumptions
 from ..guards.kinds.frames import NoExceptionHandled
 from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Cell, CellContents, Const, Local, NumpyItem, Source
-from ..handlers import builtins_, classes, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
+from ..handlers import builtins_, classes, classify, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
 from ..handlers.resolve import meaning_of
 from ..handlers.table import CODES
 from ..higher_order import (  # noqa: F401 - and so do these
@@ -44,7 +44,7 @@ from ..values.base import GraphValue, Raised, Value
 from ..values.cells import CellValue
 from ..values.classes import ClassValue
 from ..values.constants import ConstValue
-from ..values.containers.iterators import GeneratorValue
+from ..values.containers.generators import GeneratorValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.proxies import ProxyValue
 from ..values.contexts import ContextValue
@@ -101,6 +101,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.may_hook = assumptions.may_hook
         self.hooked: set[torch.fx.Node] = set()  # tensors whose hooks are part of the graph
         self.may_put_off = assumptions.may_put_off
+        self.enters_generators = assumptions.enters_generators
         self.put_off = 0  # class statements
         self.calls_first: list[Callable[[], Any]] = []  # what the frame calls before all else
         self.scripted = 0
@@ -316,6 +317,14 @@ class Trace(GraphRecorder, Reader, Operators):
         return False
 
     # --- calls -----------------------------------------------------------------------------------------------------
+
+    def suspended_frame(self, code: types.CodeType, namespace: dict[str, Any], given: dict[str, Value]) -> ActiveFrame:
+        """The frame of a generator that has not begun."""
+        return Frame(self, code, namespace, given, parent=self.frame)
+
+    def refuses_module(self, name: Any) -> bool:
+        """Whether functions of this module must not be traced."""
+        return isinstance(name, str) and classify.refused_module(name) is not None
 
     def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program in a new frame."""

@@ -404,9 +404,16 @@ class Running(Protocol):
     put_back: list[Node]  # inputs that are restored where an expectation does not hold
     may_hook: bool  # whether hooks of tensors are part of the graph
     hooked: set[torch.fx.Node]  # tensors whose hooks are
+    enters_generators: bool  # whether those from outside are traced
     may_put_off: bool  # whether class statements wait until the class is needed
     put_off: int  # class statements that wait
     texts: int  # texts with data in them that were made, and are expected to be dropped
+
+    def suspended_frame(self, code: types.CodeType, namespace: dict[str, Any], given: dict[str, Value]) -> ActiveFrame:
+        """The frame of a generator that has not begun."""
+
+    def refuses_module(self, name: Any) -> bool:
+        """Whether functions of this module must not be traced."""
 
     def inline(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Run a Python function of the traced program (``FunctionValue``) in a frame of its own."""

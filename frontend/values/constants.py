@@ -290,9 +290,13 @@ class SymValue(GraphValue):
         return tr.decide(self.sym, self.node)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        if name in ("real", "numerator"):
+        if self.pytype() is not bool and name in ("real", "numerator") and self.has(name):
             return self
         return ConstValue(self.const(tr)).getattr(tr, name)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such an attribute, which does not depend on the number."""
+        return any(name in cls.__dict__ for cls in self.pytype().__mro__)
 
     def hash_key(self, tr: Tracer) -> Any:
         return self.const(tr)

@@ -106,6 +106,11 @@ class NNModuleValue(ObjectValue):
             return None
         return value
 
+    def _has_moved(self, tr: Tracer, name: str) -> bool:
+        """Whether the trace has registered this name, or has removed it."""
+        written = [(table, self._written_table(tr, table)) for table in TABLES if table in self.obj.__dict__]
+        return any(w is not None and w.has(tr, ConstValue(name)) != (name in self.obj.__dict__[t]) for t, w in written)
+
     def setattr(self, tr: Tracer, name: str, value: Value) -> None:
         custom = tr.static_lookup(self.cls, "__setattr__")
         if custom is _SETATTR:
@@ -123,7 +128,7 @@ class NNModuleValue(ObjectValue):
         if "_modules" not in own:  # Module.__init__ has not run, or is running
             super().setattr(tr, name, value)
             return
-        if name in own["_parameters"] or name in own["_modules"]:
+        if name in own["_parameters"] or name in own["_modules"] or self._has_moved(tr, name):
             tr.wrap(_SETATTR, None).call(tr, [self, ConstValue(name), value], {})
             return
         if self.source is not None:

@@ -116,3 +116,24 @@ def test_a_graph_inside_of_a_graph_is_not_captured_again():
     weights = [torch.ones(2, requires_grad=True) for _ in range(2)]
     assert torch.equal(compiled(torch.ones(2), weights[0]), program(torch.ones(2), weights[1]))
     assert [graph.function for graph in torchmux.report(compiled).graphs] == [program.__qualname__] * 2
+
+
+def test_a_returned_graph_is_no_module_of_the_program():
+    """Torch's global hooks are called for the program's modules, and not for the graph that runs them."""
+    model, seen = torch.nn.ReLU(), []
+    compiled = torchmux.compile(lambda x: model(x), backend=lambda gm, inputs: gm)
+    compiled(torch.ones(2))
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module)))
+    try:
+        assert compiled(torch.ones(2)).tolist() == [1, 1]
+    finally:
+        handle.remove()
+    assert seen == [torch.nn.ReLU]
+
+
+def test_a_returned_graph_has_the_hooks_that_its_backend_gave_it():
+    def doubled(gm, inputs):
+        gm.register_forward_hook(lambda module, given, results: tuple(2 * each for each in results))
+        return gm
+
+    assert torchmux.compile(lambda x: x + 1, backend=doubled)(torch.ones(2)).tolist() == [4, 4]

@@ -66,6 +66,14 @@ def test_checkpoint() -> None:
     assert torch.equal(ti.tag_checkpoint()(graph, torch.ones(2)), torch.ones(2).sin())
 
 
+@checks("checkpoints_by_decorators")
+def test_checkpoints_by_decorators() -> None:
+    for checkpoint in ti.checkpoints_by_decorators():
+        x = torch.ones(2, requires_grad=True)
+        checkpoint(lambda a, b: a.sin() * b, (x,), {"b": 2}, use_reentrant=False).sum().backward()
+        torch.testing.assert_close(x.grad, 2 * torch.ones(2).cos())
+
+
 @checks("while_loop")
 def test_while_loop() -> None:
     assert callable(ti.while_loop)

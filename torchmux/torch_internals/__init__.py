@@ -148,6 +148,7 @@ from .onnx_exporter import (
 from .operators import (
     DispatchKey,
     OpOverload,
+    checkpoints_by_decorators,
     forget_dispatch,
     has_kernel,
     is_composite,

@@ -41,7 +41,12 @@ def install() -> None:
         importlib.import_module(_BESIDE)
         stand_in.install(_NAME, StandIn(_NAME, {}), spec)
         # the values that the settings have where no environment variable gives others
-        settings = {"emulate_precision_casts": False, "fallback_random": False, "trace": _Trace()}
+        settings = {
+            "emulate_precision_casts": False,
+            "fallback_random": False,
+            "trace": _Trace(),
+            "effective_provenance_tracking_level": lambda: 0,  # from torch 2.14 on
+        }
         stand_in.install(_SETTINGS, StandIn(_SETTINGS, settings))
         stand_in.install(_DEDUPE, dedupe)
 

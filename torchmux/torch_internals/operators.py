@@ -53,6 +53,12 @@ def tag_checkpoint() -> Any:
     return torch.ops.higher_order.tag_activation_checkpoint
 
 
+def checkpoints_by_decorators() -> tuple[Any, ...]:
+    """What a function that ``checkpoint`` decorates calls with its arguments, from torch 2.14 on."""
+    found = getattr(torch.utils.checkpoint, "_checkpoint_impl", None)
+    return () if found is None else (found,)
+
+
 def random_wrappers() -> tuple[Any, ...]:
     """The operators that run a random one of forward, and run it again in backward with the same numbers."""
     higher_order = torch.ops.higher_order

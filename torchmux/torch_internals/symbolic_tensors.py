@@ -1,4 +1,4 @@
-"""``torch.tensor`` of symbolic integers, such as sizes, while a program is traced.
+"""``torch.tensor`` of symbolic numbers, such as sizes, while a program is traced.
 
 torch would read the numbers: a constant of the graph and a guard for each value, and, where a graph is traced to ATen,
 what is left of the number in 32 bits.
@@ -22,9 +22,11 @@ class SymbolicTensors(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is torch.tensor and len(args) == 1 and kwargs.keys() <= {"dtype", "device"}:
-            inferred = _dtype_of(tree_leaves(args[0]))
-            if inferred is not None and _shape_of(args[0]) is not None:
-                return _stacked(args[0], kwargs.get("dtype") or inferred, kwargs.get("device"))
+            numbers = tree_leaves(args[0])
+            inferred = _dtype_of(numbers)
+            dtype = kwargs.get("dtype") or inferred
+            if dtype is not None and inferred is not None and _holds(dtype, numbers) and _shape_of(args[0]) is not None:
+                return _stacked(args[0], dtype, kwargs.get("device"))
         if func is torch.unravel_index:  # makes such tensors, where this mode is off
             with self:
                 return torch.functional._unravel_index(*args, **kwargs).unbind(-1)
@@ -32,12 +34,17 @@ class SymbolicTensors(TorchFunctionMode):
 
 
 def _dtype_of(numbers: list[Any]) -> torch.dtype | None:
-    """What torch infers, or None if no number is a symbolic integer, or something else is among them."""
-    if not any(isinstance(n, torch.SymInt) for n in numbers):
+    """What torch infers, or None if no number is symbolic, or something else than numbers is among them."""
+    if not any(isinstance(n, (torch.SymInt, torch.SymFloat)) for n in numbers):
         return None
-    if any(type(n) not in (int, bool, float, torch.SymInt) for n in numbers):
+    if any(type(n) not in (int, bool, float, torch.SymInt, torch.SymFloat) for n in numbers):
         return None
-    return torch.get_default_dtype() if any(type(n) is float for n in numbers) else torch.int64
+    return torch.get_default_dtype() if any(type(n) in (float, torch.SymFloat) for n in numbers) else torch.int64
+
+
+def _holds(dtype: torch.dtype, numbers: list[Any]) -> bool:
+    """Whether ``torch.full`` makes of floats what ``torch.tensor`` does: it refuses what is too large for a dtype."""
+    return dtype in (torch.float32, torch.float64) or not any(isinstance(n, torch.SymFloat) for n in numbers)
 
 
 def _shape_of(data: Any) -> tuple[int, ...] | None:

@@ -35,6 +35,8 @@ def as_tensors(graph: Graph) -> None:
     made: dict[tuple[Node, torch.dtype, torch.device], Node] = {}
     for node in list(graph.nodes):
         numbers = list(filter(_is_float, node.args))
+        if numbers and node.target is aten.full.default:
+            _multiply_ones(graph, node)
         if not numbers or node.kwargs:
             continue
         like = node.meta.get("val") if node.target in _TAKES_TENSORS else _value(node.args[0])
@@ -50,6 +52,14 @@ def as_tensors(graph: Graph) -> None:
                     made[key] = _tensor(graph, number, like)
             for user in users:
                 user.replace_input_with(number, made[key])
+
+
+def _multiply_ones(graph: Graph, node: Node) -> None:
+    """Make ``full`` a product, which takes a tensor; each compiler has it, and it keeps zero's sign."""
+    with graph.inserting_before(node):
+        ones = graph.call_function(aten.full.default, (node.args[0], 1.0), dict(node.kwargs))
+    ones.meta = dict(node.meta)
+    node.target, node.args, node.kwargs = aten.mul.Tensor, (ones, node.args[1]), {}
 
 
 def _take_tensors(graph: Graph, node: Node) -> list[Node]:

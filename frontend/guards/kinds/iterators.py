@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+import types
+from typing import TYPE_CHECKING, Any
 
 from ..closed import kind
 from .guard import Guard, always_checked
@@ -53,5 +54,29 @@ class ItemsLeft(Guard):
 
     def words(self) -> str:
         return f"has {self.left} items left"
+
+    is_watched = always_checked
+
+
+@kind
+class NotBegun(Guard):
+    """A generator of this code has not begun."""
+
+    code: types.CodeType
+    namespace: dict[str, Any]
+
+    @staticmethod
+    def holds(generator: types.GeneratorType) -> bool:
+        """Whether a generator has not begun."""
+        return generator.gi_frame is not None and not generator.gi_suspended and not generator.gi_running
+
+    def condition(self, value: str, out: Loader) -> str:
+        return (
+            f"{out.const(self.holds)}({value}) and {value}.gi_code is {out.const(self.code)} "
+            f"and {value}.gi_frame.f_globals is {out.const(self.namespace)}"
+        )
+
+    def words(self) -> str:
+        return f"is a generator of {self.code.co_qualname} that has not begun"
 
     is_watched = always_checked

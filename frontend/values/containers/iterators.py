@@ -1,4 +1,4 @@
-"""Iterators over iterators, generators, and iterators from outside; each container has its own iterator beside it.
+"""Iterators over iterators, and iterators from outside; each container has its own iterator beside it.
 
 Those that can outlive a graph break know how to rebuild themselves at the position that they have reached.
 """
@@ -8,20 +8,22 @@ from __future__ import annotations
 import gc
 import itertools
 import operator
+import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...breaks import NOT_REBUILDABLE, OPERATION, SUSPENDED, GraphBreak
+from ...breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
 from ...guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
 from ...guards.sources import Item, IteratedDict, IteratorArguments
 from ..base import Raised, Value
 from ..constants import ConstValue
+from .generators import wrap_generator
 from .iteration import IteratorValue
 from .mappings import DictIterator
 from .sequences import LiveIterator, RangeIterator, TupleValue
 
 if TYPE_CHECKING:
-    from ...trace.tracer import ActiveFrame, FrameWriter, Tracer
+    from ...trace.tracer import FrameWriter, Tracer
 
 
 class EnumerateIterator(IteratorValue):
@@ -187,6 +189,8 @@ def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     The state comes from ``__reduce__``: the function that makes such an iterator, its arguments, and the position.
     """
     cls = type(obj)
+    if cls is types.GeneratorType:
+        return wrap_generator(tr, obj, source)
     if source is not None and cls in _OVER_DICTS:
         return _wrap_dict_iterator(tr, obj, source)
     if cls not in _READABLE or source is None:
@@ -300,129 +304,3 @@ class UserIterator(IteratorValue):
         variable = out.temporary(f"iter({out.value(self.owner)})")
         out.line(f"{variable}.__setstate__({self.position})")
         return variable
-
-
-def _wraps_at_start() -> bool:
-    """Whether this Python makes an error of a StopIteration that is thrown into a generator that has not begun."""
-    try:
-        (each for each in range(0)).throw(StopIteration)
-    except RuntimeError:
-        return True
-    except StopIteration:
-        pass
-    return False
-
-
-_WRAPS_AT_START = _wraps_at_start()
-
-
-class GeneratorValue(IteratorValue):
-    """A running generator: a suspended frame of the interpreter; ``made_by`` is the call that made it."""
-
-    __slots__ = ("done", "frame", "made_by", "running", "started")
-
-    def __init__(self, frame: ActiveFrame, made_by: tuple[Value, list[Value], dict[str, Value]]) -> None:
-        self.frame = frame
-        self.made_by = made_by
-        self.started = False
-        self.done = False
-        self.running = False
-        self.source = None
-
-    def pytype(self) -> type:
-        import types
-
-        return types.GeneratorType
-
-    def next(self, tr: Tracer) -> Value | None:
-        try:
-            return self.send(tr, ConstValue(None))
-        except Raised as raised:
-            if raised.value.pytype() is StopIteration:
-                return None
-            raise
-
-    def send(self, tr: Tracer, value: Value) -> Value:
-        if self.done:
-            raise Raised(tr.make_exception(StopIteration))
-        if not self.started and not (value.is_const() and value.const(tr) is None):
-            raise Raised(tr.make_exception(TypeError, "can't send non-None value to a just-started generator"))
-        return self._resume(tr, value, None)
-
-    def throw(self, tr: Tracer, error: Raised) -> Value:
-        if self.done or not self.started:
-            is_wrapped = not self.done and _WRAPS_AT_START and error.value.pytype() is StopIteration
-            self.done = True
-            raise Raised(tr.generator_raised_stop(error.value)) if is_wrapped else error
-        return self._resume(tr, None, error)
-
-    def _resume(self, tr: Tracer, value: Value | None, error: Raised | None) -> Value:
-        if self.running:
-            raise Raised(tr.make_exception(ValueError, "generator already executing"))
-        self.running = True
-        self.started = True
-        tr.unfinished.pop(self, None)
-        try:
-            finished, result = self.frame.resume(value, error)
-        except Raised as raised:
-            self.done = True
-            if raised.value.pytype() is StopIteration:
-                raise Raised(tr.generator_raised_stop(raised.value)) from None
-            raise
-        except GraphBreak:
-            self.done = True
-            raise
-        finally:
-            self.running = False
-        if finished:
-            self.done = True
-            raise Raised(tr.make_exception_from_values(StopIteration, [] if _is_none(result) else [result]))
-        if self.frame.has_to_clean_up():
-            tr.unfinished[self] = None
-        return result
-
-    def close(self, tr: Tracer) -> None:
-        if self.done:
-            return
-        if not self.started:
-            self.done = True
-            return
-        try:
-            self.throw(tr, Raised(tr.make_exception(GeneratorExit)))
-        except Raised as raised:
-            if issubclass(raised.value.pytype(), (GeneratorExit, StopIteration)):
-                return
-            raise
-        raise Raised(tr.make_exception(RuntimeError, "generator ignored GeneratorExit"))
-
-    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "send":
-            return self.send(tr, args[0])
-        if name == "close":
-            self.close(tr)
-            return ConstValue(None)
-        if name == "throw":
-            return self.throw(tr, Raised(tr.as_exception(args)))
-        return super().call_method(tr, name, args, kwargs)
-
-    def getattr(self, tr: Tracer, name: str) -> Value:
-        if name.startswith("gi_"):
-            raise GraphBreak(SUSPENDED, f"{name} of a generator")
-        return super().getattr(tr, name)
-
-    def rebuild(self, out: FrameWriter) -> str:
-        if self.done:
-            return "iter(())"
-        name = self.frame.code.co_name
-        if self.started:
-            raise GraphBreak(NOT_REBUILDABLE, f"generator {name} is suspended in the middle")
-        if not out.resumes or out.tr.in_polyfill(self.frame.code):
-            # nothing of it would ever be captured, and the graph break would be the only one to tell
-            raise GraphBreak(NOT_REBUILDABLE, f"generator {name} outlives the compiled function")
-        function, args, kwargs = self.made_by
-        parts = [*map(out.value, args), *(f"**{{{key!r}: {out.value(value)}}}" for key, value in kwargs.items())]
-        return f"{out.value(function)}({', '.join(parts)})"
-
-
-def _is_none(value: Value) -> bool:
-    return isinstance(value, ConstValue) and value.value is None

@@ -29,7 +29,7 @@ _CONST_KEYS = (str, int, bool, type(None))
 class DictValue(Value):
     """A dict (``cls`` may be OrderedDict or defaultdict); ``entries`` maps hash keys to (key value, element)."""
 
-    __slots__ = ("_keys_guarded", "attrs", "cls", "default_factory", "entries", "obj", "version")
+    __slots__ = ("_keys_guarded", "attrs", "cls", "default_factory", "entries", "obj", "removed", "version", "written")
 
     def __init__(
         self, entries: dict[Any, tuple[Value, Any]], source: Source | None = None, cls: type = dict, obj: Any = None
@@ -42,6 +42,9 @@ class DictValue(Value):
         self.attrs: dict[str, Value] = {}  # an OrderedDict has room for attributes
         self._keys_guarded = source is None
         self.version = 0  # counts the changes of the keys
+        # What changed, of a dictionary from outside: what it held before stays unread.  None: its contents as a whole.
+        self.written: set[Any] | None = set()
+        self.removed: dict[Any, Value] = {}
 
     def pytype(self) -> type:
         return self.cls
@@ -163,7 +166,7 @@ class DictValue(Value):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def _change(self, tr: Tracer) -> None:
-        self.values(tr)  # the write-back needs the current value of every element
+        self.guard_keys(tr)
         tr.effects.changed(self)
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
@@ -172,17 +175,26 @@ class DictValue(Value):
         kept = self.entries.get(hashed)
         self.version += kept is None
         self.entries[hashed] = (kept[0] if kept else key, value)
+        if self.written is not None:
+            self.written.add(hashed)
 
     def delitem(self, tr: Tracer, key: Value) -> None:
         if not self.has(tr, key):
             raise Raised(tr.make_exception_from_values(KeyError, [key]))
         self._change(tr)
         self.version += 1
-        del self.entries[key.hash_key(tr)]
+        hashed = key.hash_key(tr)
+        kept, _ = self.entries.pop(hashed)
+        if self.written is not None:
+            # what is new here is only forgotten
+            self.removed.setdefault(hashed, kept)
+            self.written.discard(hashed)
 
     def replace(self, tr: Tracer, entries: dict[Any, tuple[Value, Any]]) -> None:
+        self.values(tr)  # the write-back needs every element
         self._change(tr)
         self.version += 1
+        self.written = None
         self.entries = entries
 
     # --- attributes ------------------------------------------------------------------------------------------------
@@ -240,10 +252,12 @@ class DictValue(Value):
 
     def write_back(self, out: FrameWriter, target: str) -> list[str]:
         base = out.names.const(self._base())
-        self.values(out.tr)
-        pairs = [(out.value(key), out.value(element)) for key, element in self.entries.values()]
+        entries = [entry for key, entry in self.entries.items() if self.written is None or key in self.written]
+        pairs = [(out.value(key), out.value(element)) for key, element in entries]
         writes = [f"{base}.__setitem__({target}, {key}, {element})" for key, element in pairs]
-        return [f"{base}.clear({target})", *writes] if self.version else writes  # new values leave iterators alone
+        if self.written is None:
+            return [f"{base}.clear({target})", *writes]
+        return [*(f"{base}.pop({target}, {out.value(key)}, None)" for key in self.removed.values()), *writes]
 
     def fill(self, out: FrameWriter, variable: str) -> None:
         base = out.names.const(self._base())

@@ -274,17 +274,20 @@ ListValue.METHODS = {
 class ExistingListValue(ListValue):
     """A list from outside.  Its length is guarded when something depends on it; appending does not.
 
-    ``appended`` is what was appended before that, or None afterwards.
+    ``appended`` is what was appended before that, or None afterwards.  An element that is replaced stays unread.
     """
 
-    __slots__ = ("_contents", "_guard_length", "appended")
+    __slots__ = ("_contents", "_guard_length", "_length", "_replaced", "_written", "appended")
 
     def __init__(self, items: list, source: Source, guard_length: Callable[[], None]) -> None:
         self._contents = items
+        self._length = len(items)
         self._lazy = True
         self._guard_length = guard_length
         self.appended: list[Value] | None = []
         self.source = source
+        self._written: set[int] = set()
+        self._replaced = False  # as a whole
 
     @property
     def _items(self) -> list:
@@ -305,10 +308,30 @@ class ExistingListValue(ListValue):
             tr.effects.changed(self)
             self.appended.append(value)
 
+    def replace(self, tr: Tracer, items: list[Value]) -> None:
+        super().replace(tr, items)
+        self._replaced = True
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        index = self._index(tr, key)
+        if self._replaced or isinstance(index, slice) or not -len(self._items) <= index < len(self._items):
+            super().setitem(tr, key, value)
+            return
+        tr.effects.changed(self)
+        self._items[index] = value
+        self._written.add(index % len(self._items))
+
     def write_back(self, out: FrameWriter, target: str) -> list[str]:
-        if self.appended is None:
+        if self._replaced:
             return super().write_back(out, target)
-        return [f"{out.names.const(list)}.extend({target}, {out.container('[', ']', self.appended)})"]
+        base = out.names.const(list)
+        new = self._contents[self._length :] if self.appended is None else self.appended
+        writes = [
+            f"{base}.__setitem__({target}, {index}, {out.value(self._contents[index])})"
+            for index in sorted(self._written)
+            if index < self._length
+        ]
+        return [*writes, *([f"{base}.extend({target}, {out.container('[', ']', new)})"] if new else [])]
 
 
 class TupleValue(SequenceValue):

@@ -59,7 +59,7 @@ from torchmux.frontend.guards.kinds.equality import (
 from torchmux.frontend.guards.kinds.frames import BranchesAsExpected, NoExceptionHandled
 from torchmux.frontend.guards.kinds.functions import AutocastDtypeIs, Dispatches, FunctionGives, MethodNameIs, Returns
 from torchmux.frontend.guards.kinds.guard import Guard, always_checked
-from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
+from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, NotBegun, StandsAt
 from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered, Unshadowed
 from torchmux.frontend.guards.kinds.numbers import LARGEST_FLOAT32, AtLeast, AtMost, Decides, FitsFloat32, IsInt64
 from torchmux.frontend.guards.kinds.objects import (
@@ -133,6 +133,10 @@ def _hooked():
     net = torch.nn.Linear(2, 2)
     net.register_forward_hook(lambda *_: None)
     return net
+
+
+def _generator():
+    yield 1
 
 
 def _advanced(iterator):
@@ -214,6 +218,8 @@ EXAMPLES = [
      "stands at 0"),
     (IsStrict(x, True), zip([], strict=True), zip([], strict=False), "(len(x.__reduce__()) > 2) is True", "is strict"),
     (ItemsLeft(x, 1), iter({1: 1}), iter({}), "_c0(x) == 1", "has 1 items left"),
+    (NotBegun(x, _generator.__code__, globals()), _generator(), _advanced(_generator()),
+     "_c0(x) and x.gi_code is _c1 and x.gi_frame.f_globals is _c2", "is a generator of _generator that has not begun"),
     (ClassMethodIs(x, "made", Base.made.__func__), Base, Other, "x.made.__func__ is _c0", "has the same made"),
     (ClassFinds(x, "limit", len), Base, Other, "_c0(x, 'limit') is _c1", "has the same limit"),
     (DerivesAsBefore(x, Base.__mro__), Base, Other, "x.__mro__ == _c0", "derives from the same classes"),

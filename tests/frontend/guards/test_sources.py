@@ -31,6 +31,7 @@ from torchmux.frontend.guards.sources import (
     Drawn,
     Element,
     Elements,
+    GeneratorArgument,
     Global,
     InContext,
     Item,
@@ -67,6 +68,10 @@ class Walls:
 class Listed(list):
     def __getitem__(self, index):
         raise IndexError(index)
+
+
+def given(number):
+    yield number
 
 
 @functools.cache
@@ -112,6 +117,7 @@ EXAMPLES = [
     (NumpyItem(x), np.int64(3), 3, "x.item()"),
     (Referent(x), weakref.ref(KEPT), KEPT, "x()"),
     (IteratorArguments(x), iter([1, 2]), ([1, 2],), "x"),
+    (GeneratorArgument(x, "number"), given(3), 3, "number of x"),
     (InContext(x, True), contextvars.ContextVar("own", default=3), 3, "x.get()"),
     (IteratedDict(x), iter(NUMBERS), NUMBERS, "dictionary of x"),
 ]

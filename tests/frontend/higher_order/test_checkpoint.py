@@ -12,6 +12,7 @@ from torch.utils import checkpoint as torch_checkpoint
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import torchmux
+from torchmux import torch_internals as ti
 
 from ..training import BACKENDS, agree, broke, matrix, vector
 
@@ -311,3 +312,42 @@ def test_the_old_way_sees_tensors_that_are_arguments_and_results(backend):
             agree(product_of_a_list, vector(grad=grad), backend=backend)
     agree(results_in_a_dictionary, vector(), backend=backend, breaks=1)
     agree(results_unchanged, vector(), backend=backend, breaks=1)
+
+
+@pytest.mark.skipif(not ti.checkpoints_by_decorators(), reason="new in torch 2.14")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_decorators(backend):
+    """A method, and a function that is decorated while the model runs."""
+    recomputed = checkpoint(use_reentrant=False)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
+
+        @checkpoint(use_reentrant=False)
+        def block(self, x, scale=2):
+            return self.linear(x).sin() * scale
+
+        def forward(self, x):
+            return recomputed(lambda x: x.cos() * 3)(self.block(x, scale=3)) + self.block(x)
+
+    model = Model()
+    x, y = (torch.linspace(-1, 1, 6).reshape(2, 3).requires_grad_() for _ in range(2))
+    compiled = torchmux.compile(model, backend=backend, fullgraph=True)
+    result, expected = compiled(x), model(y)
+    torch.testing.assert_close(result, expected)
+    result.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.skipif(not ti.checkpoints_by_decorators(), reason="new in torch 2.14")
+def test_hooks_of_saved_tensors_break():
+    compiled = torchmux.compile(
+        lambda x: checkpoint(torch.sin, x, use_reentrant=False, respect_saved_tensors_hooks=True) + 1, backend="eager"
+    )
+    x = torch.ones(2, requires_grad=True)
+    torch.testing.assert_close(compiled(x), x.sin() + 1)
+    (graph_break,) = torchmux.report(compiled).breaks
+    assert "hooks of saved tensors" in graph_break.reason

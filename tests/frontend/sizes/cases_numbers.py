@@ -273,3 +273,42 @@ def beyond_64_bits(x, n):
 @case(numbers(1j, 2j, 3j), compiles=3)
 def complex_argument(x, n):
     return x * n
+
+
+def floats(*values):
+    """Calls with a tensor and each float."""
+    return lambda: [(filled(4), value) for value in values]
+
+
+@case(floats(0.25, 0.5, 0.75, 1.5))
+def float_as_a_tensor(x, k):
+    return x * torch.tensor(k), torch.tensor([k, 2 * k, 3], dtype=torch.float64)
+
+
+@case(floats(0.25, 0.5, 0.75), compiles=3)
+def float_as_a_tensor_of_half_precision(x, k):
+    return x.half() * torch.tensor(k, dtype=torch.float16), torch.tensor(k * 9, dtype=torch.int64)
+
+
+@case(floats(0.25, 0.5, 0.75, 1.5))
+def float_in_a_distribution(x, k):
+    return torch.distributions.Normal(x, k).log_prob(x + 1)
+
+
+@case(floats(0.25, 0.5, 0.75, 1.5))
+def float_asked_for_attributes(x, k):
+    return x * k, hasattr(k, "shape"), hasattr(k, "is_integer"), hasattr(k, "mro"), getattr(k, "nothing", 3)
+
+
+@case(floats(0.25, 0.5), compiles=2)
+def float_without_a_numerator(x, k):
+    try:
+        return x * k, k.numerator
+    except AttributeError as error:
+        return x, str(error)
+
+
+@case(lambda: [(filled(n, 6),) for n in (3, 4, 5, 1)], compiles=3)
+def comparison_as_a_number(x):
+    full = x.shape[0] > 2
+    return x + 1, full.real, full.numerator

@@ -39,6 +39,23 @@ def test_a_changing_float_is_one_more_graph(backend):
     assert not report.fallbacks
 
 
+def filled(x, f):
+    return x * torch.full((4,), f) + torch.tensor([f, 2 * f, 3.0, 4.0]), torch.full((2, 3), f), torch.tensor(f)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native", "onnxrt", "openvino", "tvm"])
+def test_a_tensor_of_a_changing_float(backend):
+    compiled = _compiled(filled, backend)
+    x = torch.linspace(-2, 2, 12).reshape(3, 4)
+    for f in CALLS:
+        found, expected = compiled(x, f), filled(x, f)
+        torch.testing.assert_close(found, expected)
+        assert [each.stride() for each in found] == [each.stride() for each in expected]
+    report = torchmux.report(compiled)
+    assert report.graph_count == 2, report.recompiles
+    assert not report.fallbacks
+
+
 @pytest.mark.slow
 def test_inductor():
     test_a_changing_float_is_one_more_graph("inductor")
