@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +36,8 @@ _PRODUCTS = frozenset((torch.ops.aten.mv.default, torch.ops.aten.matmul.default)
 # besides the first; the table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("aten::silu", "aten::celu", "aten::selu", "aten::log_sigmoid", "aten::logaddexp", "aten::logaddexp2",
-     "aten::heaviside", "aten::glu", "aten::nll_loss_forward", "aten::xlogy.Tensor", "aten::hardtanh_backward")
+     "aten::heaviside", "aten::logit", "aten::glu", "aten::nll_loss_forward", "aten::xlogy.Tensor",
+     "aten::hardtanh_backward")
 )  # fmt: skip
 
 # Translations that compute something else, by what a comparison on ordinary numbers does not show.
@@ -91,7 +92,39 @@ def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     known = known_operators(fingerprint) - _BETTER_SPELLED_OUT
     table = {op: function for op, function in core_aten().items() if op.name() not in known}
     own = {op: function for op, function in formulas.TABLE.items() if op.name() not in _WRONG}
-    return {**table, **attention.TABLE, **own, torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
+    integers = _bounds_of_integers(own)
+    return {**table, **attention.TABLE, **own, **integers, torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
+
+
+def _bounds_of_integers(own: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """Bounds of int64 as selections: onnxruntime takes what is just beyond int32 for neither larger nor smaller."""
+
+    def smaller(x: torch.Tensor, y: Any) -> Any:
+        return torch.where(x > y, y, x)
+
+    def larger(x: torch.Tensor, y: Any) -> Any:
+        return torch.where(x < y, y, x)
+
+    def between(x: torch.Tensor, low: Any = None, high: Any = None) -> Any:
+        x = x if low is None else larger(x, low)
+        return x if high is None else smaller(x, high)
+
+    aten = torch.ops.aten
+    ways: dict[Any, Callable[..., Any]] = {
+            aten.minimum.default: smaller, aten.clamp_max.default: smaller, aten.clamp_max.Tensor: smaller,
+            aten.maximum.default: larger, aten.clamp_min.default: larger, aten.clamp_min.Tensor: larger,
+            aten.clamp.default: between, aten.clamp.Tensor: between}  # fmt: skip
+
+    def only_for_integers(op: Any, way: Callable[..., Any]) -> Callable[..., Any]:
+        otherwise = own.get(op, lambda *args: NotImplemented)
+
+        def bound(x: torch.Tensor, *rest: Any) -> Any:
+            numbers = all(r is None or type(r) is int or getattr(r, "dtype", None) is torch.int64 for r in rest)
+            return way(x, *rest) if x.dtype is torch.int64 and numbers else otherwise(x, *rest)
+
+        return bound
+
+    return {op: only_for_integers(op, way) for op, way in ways.items()}
 
 
 def _silu(x: torch.Tensor) -> Any:

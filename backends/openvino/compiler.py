@@ -61,6 +61,8 @@ class OpenVino:
         return operators.whole(self._fingerprint)
 
     def supports(self, node: Node) -> Literal[True] | str:
+        if runtime.in_a_copy():
+            return "OpenVINO does not compile in a copy of a process that used it: it would wait for ever"
         return operators.supports(node, self._fingerprint)
 
     def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Any:

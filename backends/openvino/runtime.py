@@ -10,6 +10,7 @@ import ctypes
 import functools
 import io
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -35,11 +36,20 @@ _SMALL = 16 * 1024
 """Bytes up to which copying a result is faster than making a tensor for OpenVINO and binding it, which takes 5 µs."""
 
 
+_started: list[int] = []  # the process that has the threads
+
+
 @functools.cache
 def _core() -> Any:
     import openvino
 
+    _started.append(os.getpid())
     return openvino.Core()
+
+
+def in_a_copy() -> bool:
+    """Whether this process is a copy of one that used OpenVINO: the threads that compile are not copied."""
+    return bool(_started) and os.getpid() not in _started
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -89,6 +90,22 @@ def _takes_integers_for_unlimited(node: Node) -> bool:
     )
 
 
+def _adds_the_smallest(node: Node) -> bool:
+    """Whether ``node`` is arithmetic with the smallest integer: LLVM is told that sums fit, and takes its word."""
+    if getattr(node.target, "overloadpacket", None) not in _MAY_WRAP or not _is_wide_integer(node):
+        return False
+    smallest = torch.iinfo(node.meta["val"].dtype).min
+    pending, seen = [node], {node}
+    while pending:
+        found = pending.pop()
+        if smallest in (a for a in found.args if type(a) is int):
+            return True
+        new = [n for n in found.all_input_nodes if n not in seen and _is_wide_integer(n) and n.op == "call_function"]
+        seen.update(new)
+        pending += new
+    return False
+
+
 def _is_wide_integer(node: Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
@@ -126,6 +143,12 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's any() and all() of bytes are the bytes"
     if _takes_integers_for_unlimited(node):
         return "TVM simplifies as if integers did not wrap around"
+    if op.overloadpacket is _aten.mul and node.meta["val"].dtype is torch.bool:
+        return "TVM has no products of bools"
+    if op is _aten.full.default and isinstance(node.args[1], float) and math.isinf(node.args[1]):
+        return "TVM's converter fills nothing with infinity"
+    if _adds_the_smallest(node):
+        return "TVM's sums with the smallest integer do not wrap around"
     if op in _NO_DIGITS:
         return "TVM's formula loses all precision near zero"
     return COMMON.about_values(node) or True

@@ -50,8 +50,16 @@ _PATCHABLE = (
     torch.special,
     torch.autograd,
     torch.autograd.Function,
+    torch.optim,
     torch.optim.Optimizer,
+    torch.optim.lr_scheduler,
+    torch.func,
+    torch.nn.utils,
+    torch.utils.checkpoint,
+    torch.utils.data,
+    torch.utils.data.DataLoader,
     builtins,
+    warnings,
     math,
     operator,
     functools,
@@ -67,6 +75,8 @@ _PATCHABLE = (
     sys.modules["time"],
 )
 
+_WITH_CLASSES = (torch.nn, torch.optim, torch.optim.lr_scheduler)
+"""Modules whose classes may not get other methods either."""
 
 _SET_BY_TORCH = (
     "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_PTXAS_PATH", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
@@ -100,9 +110,10 @@ def snapshot() -> dict[str, Any]:
     found = {name: _tried(read) for name, read in _READERS.items()}
     for home in _PATCHABLE:
         found[f"functions of {home.__name__}"] = found[f"names of {home.__name__}"] = dict(vars(home))
-    for name, layer in list(vars(torch.nn).items()):
-        if isinstance(layer, type):
-            found[f"functions of torch.nn.{name}"] = dict(vars(layer))
+    for module in _WITH_CLASSES:
+        for name, each in list(vars(module).items()):
+            if isinstance(each, type):
+                found[f"functions of {module.__name__}.{name}"] = dict(vars(each))
     return found
 
 
@@ -274,7 +285,7 @@ def _is_kept(process: str) -> bool:
 def _loggers() -> list[Any]:
     names = ("", "torch", "torchmux", "transformers")
     each = [(logging.getLogger(n).level, [id(h) for h in logging.getLogger(n).handlers]) for n in names]
-    return [logging.root.manager.disable, *each]
+    return [logging.root.manager.disable, logging.raiseExceptions, logging.getLevelNamesMapping(), *each]
 
 
 def _controls() -> list[int]:
@@ -313,6 +324,7 @@ def _aids() -> list[Any]:
         tracemalloc.is_tracing(), faulthandler.is_enabled(), sys.dont_write_bytecode,
         getattr(sys, "getdlopenflags", int)(), sys.get_coroutine_origin_tracking_depth(),
         tuple(map(id, sys.get_asyncgen_hooks())), socket.getdefaulttimeout(), tempfile.gettempdir(),
+        getattr(sys, "tracebacklimit", None),
     ]  # fmt: skip
 
 
@@ -343,6 +355,16 @@ def _switches() -> list[Any]:
         b.cudnn.deterministic, b.cuda.matmul.allow_tf32, b.cudnn.allow_tf32, b.opt_einsum.enabled,
         getattr(b.mkldnn, "deterministic", None),
     ]  # fmt: skip
+
+
+def _precisions() -> list[Any]:
+    b = torch.backends.mkldnn
+    return [getattr(each, "fp32_precision", None) for each in (b, getattr(b, "conv", None), getattr(b, "rnn", None))]
+
+
+def _replaced_kernels() -> set[str]:
+    """The kernels of torch's own operators that Python registered, but for those that compute no numbers."""
+    return {n for n in torch_internals.python_registrations() if n.startswith("aten/") and not n.endswith("/Meta")}
 
 
 def _environment() -> dict[str, str]:
@@ -387,6 +409,8 @@ _READERS: dict[str, Callable[[], Any]] = {
     "autocast": lambda: [(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")],
     "deterministic algorithms": _deterministic,
     "precision of products": torch.get_float32_matmul_precision,
+    "precision of layers": _precisions,
+    "kernels of torch's operators": _replaced_kernels,
     "switches of torch.backends": _switches,
     "warn always": torch.is_warn_always_enabled,
     "subnormal numbers and rounding": _numbers,

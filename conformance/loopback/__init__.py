@@ -48,7 +48,17 @@ from . import (
     surroundings,
     turns,
 )
-from .circumstances import derivatives, integers as beside, layouts, precision, sequences, sizes, surroundings as around
+from .circumstances import (
+    algebra,
+    derivatives,
+    integers as beside,
+    layouts,
+    precision,
+    programs,
+    sequences,
+    sizes,
+    surroundings as around,
+)
 from .kit import Fault
 
 _KINDS = (
@@ -58,6 +68,7 @@ _KINDS = (
     stale.faults, turns.faults, lives.turns, process.faults, lives.process, honesty.faults, sizes.faults, beside.faults,
     precision.faults,
     layouts.faults, sequences.faults, derivatives.faults, around.process, around.turns, around.checks,
+    algebra.arguments, algebra.numerics, programs.process, programs.state, programs.training,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

@@ -27,15 +27,15 @@ from . import (
     turns,
     use,
 )
-from .arguments import edges, everywhere, functions, identities, reductions, selections, widths, windows
+from .arguments import algebra, edges, everywhere, functions, identities, reductions, selections, widths, windows
 from .programs import derivatives, keys, lives, modules
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
     indices.case, layers.case, randomness.case, structure.case, control.case,
     shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
-    windows.case, reductions.case, selections.case, functions.case, edges.case, widths.case, identities.case,
-    derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
+    windows.case, reductions.case, selections.case, functions.case, algebra.case, edges.case, widths.case,
+    identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import torch
@@ -167,3 +168,19 @@ def layouts_of_joined_images(trial: Trial) -> Any:
 
     x, y = trial.tensor(2, 3, 4, 6).to(memory_format=torch.channels_last), trial.tensor(2, 3, 4, 6)
     return trial.run(f, x, y, trial.tensor(5, 3, 2, 2))
+
+
+@case()
+def memory_of_results_is_theirs(trial: Trial) -> Any:
+    """A result may be resized, stored, and emptied, as what trains in parts does, like any other tensor."""
+    compiled, x = trial.compile(lambda x: (x.sin() * 2, (x @ x).relu(), x.sum(0))), trial.tensor(6, 6)
+    found, kept = [], io.BytesIO()
+    for result in compiled(x):
+        size = result.numel()
+        result.resize_(20, 5)
+        found.append(result.flatten()[:size].clone())
+        result.untyped_storage().resize_(0)
+        found.append(result.shape)
+    torch.save(compiled(x), kept)
+    kept.seek(0)
+    return found, torch.load(kept)

@@ -91,6 +91,7 @@ def nothing(trial: Trial) -> Any:
             b[index], b.index_add(0, index, b[:0]), torch.cat([y, b[None]]), rows.argmax(1), rows.topk(2).values,
             F.embedding(index, y.new_ones(5, 2)), b[:0].sum(), b[:0].flip(0), rows.t() @ rows, rows.reshape(0, 2, 3),
             x.std(1), F.pad(y, (0, 0, 1, 1)), y.expand(2, 0, 4), rows.nonzero(), rows > 0, torch.stack([rows, rows]),
+            torch.cat([b[:0], index.new_ones(2)]), torch.cat([index, b.half()]), torch.cat([b[:0].double(), b]),
         ]  # fmt: skip
 
     return trial.run(f, x, y, b, images, rows)
@@ -256,3 +257,22 @@ def memory_of_results(trial: Trial) -> Any:
     compiled = trial.compile(lambda x: (x.sin() @ x.cos().t(), x.sum(0), x * 2))
     kept = [compiled(trial.tensor(8, 16)) for _ in range(3)]
     return kept, [r.untyped_storage().nbytes() > r.numel() * r.element_size() + 4096 for each in kept for r in each]
+
+
+@case("complex64", reference=False)
+def inputs_of_unusual_kinds(trial: Trial) -> Any:
+    """Inputs that are conjugated or negative by a flag, that overlap themselves, are a part of an image in channels
+    last, have ten dimensions or unsigned integers of 16 bits."""
+    z, row = torch.complex(trial.tensor(3, 4), trial.tensor(3, 4)), trial.tensor(12)
+    x = trial.tensor(4, 3, 5, 6).to(memory_format=torch.channels_last)
+    words = torch.tensor([0, 1, 40000, 65535], dtype=torch.uint16, device=trial.device)
+    functions = (
+        (lambda z: (z * 2, z.real + 1, z.imag * 3, z.abs(), z.conj() + z), (z.conj(),
+         z.to(torch.complex128).conj().t())),
+        (lambda x: (x * 2, x.abs(), x.sum(0), x + 1), (z.conj().imag, torch._neg_view(row), row.unfold(0, 5, 2))),
+        (lambda x: (x * 2, x.sum(-1), x.flip(0), x.reshape(-1) + 1), (row.as_strided((3, 4), (2, 1), 1),
+         row.as_strided((4, 4), (1, 1)), row[:8].view(2, 2, 1, 2, 1, 1, 1, 1, 1, 1).transpose(0, 3))),
+        (lambda x: (x.relu(), x.mean(1), x.flatten(1) * 2, F.max_pool2d(x, 2)), (x[1:, 1:], x[:, :, 1:, 2:], x[2:3])),
+        (lambda n: (n.float() / 2, n.long() + 1, n.int()), (words, words[1:])),
+    )  # fmt: skip
+    return [[trial.compile(function)(each) for each in given] for function, given in functions]

@@ -103,6 +103,7 @@ def statistics_in_half(trial: Trial) -> Any:
             F.instance_norm(x), F.layer_norm(x, x.shape[1:]), F.avg_pool2d(x, 3), F.adaptive_avg_pool2d(x, 1),
             F.mse_loss(x, x * 0.5), F.interpolate(x, scale_factor=2), x.var((2, 3)), x.std(1), x.norm(dim=1),
             F.cross_entropy(x[:, :, 0, 0], torch.tensor([1, 0, 3], device=x.device)), F.gelu(x), F.silu(x),
+            F.layer_norm(x[:, :, :1, :1], (1, 1), eps=1e-8), F.rms_norm(x * 0, (9,), eps=1e-8),
         ]  # fmt: skip
 
     compiled = trial.compile(f)

@@ -100,7 +100,8 @@ def beyond_floating_point(trial: Trial) -> Any:
         return (
             x + 1, x.max(), x.sum(), x.sort().values, x == 2**53, x > 2**53, x * 3, x // 2, x % 10, x + (2**53 + 1),
             n + 1, n.max(), n.sum(), n == 2**24, n // 3, n * 2, n.long() * n, torch.maximum(n, n.flip(0)),
-            x.clamp(max=2**53 + 1), x.cumsum(0),
+            x.clamp(max=2**53 + 1), x.cumsum(0), x + -(2**63), x - (2**63 - 1), x == -(2**63), x.clamp(-(2**63), 5),
+            torch.where(x > 0, -(2**63), 2**63 - 1), torch.full_like(x, -(2**63)), x ^ (2**63 - 1),
         )  # fmt: skip
 
     return trial.run(f, x, narrow)

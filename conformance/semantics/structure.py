@@ -144,3 +144,13 @@ def large_products(trial: Trial) -> Any:
         return x @ y, y.t() @ x.t(), z.transpose(1, 2) @ z, (x @ y).relu() @ z[0].t()
 
     return trial.run(f, x, y, z)
+
+
+@case()
+def many_inputs_and_results(trial: Trial) -> Any:
+    """Functions of eighty tensors, with eighty results: no limit on arguments of generated code is in the way."""
+
+    def f(*xs: torch.Tensor) -> list[torch.Tensor]:
+        return [x * y for x, y in zip(xs, (*xs[1:], xs[0]), strict=True)] + [torch.stack(xs).sum(0)]
+
+    return trial.run(f, *(trial.tensor(3) for _ in range(80)))

@@ -203,3 +203,38 @@ def sizes_with_one_product(trial: Trial) -> Any:
     """Code for any size tells sizes apart that have as many elements together."""
     compiled = trial.compile(lambda x: (x * 2, x.sum(0), x.t() + 1, x.softmax(1)), dynamic=True)
     return [compiled(trial.tensor(*size)) for size in ((2, 6), (3, 4), (4, 3), (6, 2), (2, 6))]
+
+
+@torch.library.custom_op("torchmux_conformance::interrupted", mutates_args=())
+def _interrupted(x: torch.Tensor) -> torch.Tensor:
+    if _interrupts:
+        raise _interrupts.pop()
+    return x * 2
+
+
+_interrupts: list[BaseException] = []
+
+
+@_interrupted.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class _OfTheProgram(Exception):
+    pass
+
+
+@case(reference=False)
+def interrupts(trial: Trial) -> Any:
+    """Ctrl-C, an exit and an exception of the program's own end a call, as they are; the next call is right."""
+    compiled, x, found = trial.compile(lambda x: _interrupted(x.sin()) + 1), trial.tensor(5), []
+    found.append(compiled(x))
+    for error in (KeyboardInterrupt(), SystemExit(3), _OfTheProgram("a", 1), StopIteration()):
+        _interrupts[:] = [error]
+        try:
+            found.append(compiled(x))
+        except BaseException as raised:
+            found.append((type(raised).__name__, [str(each) for each in raised.args], len(_interrupts)))
+        _interrupts.clear()
+        found.append(compiled(x))
+    return found

@@ -63,8 +63,8 @@ class NNModuleValue(ObjectValue):
             tr.guard_class_attribute(self.cls, "__getattr__", _GETATTR)
             tr.guard_lookup(self.cls, name, MISSING)
             return registered
-        if self.source is not None:
-            tr.guards.add(Unregistered(self.source, name))
+        if self.source is not None and not any(name in self.obj.__dict__.get(table, ()) for table in TABLES):
+            tr.guards.add(Unregistered(self.source, name))  # and not what the trace itself has removed
         tr.guard_lookup(self.cls, name, MISSING)
         tr.guard_class_attribute(self.cls, "__getattr__", _GETATTR)
         message = f"{self.cls.__name__!r} object has no attribute {name!r}"

@@ -188,17 +188,31 @@ def _leads_to(gm: GraphModule, results: Sequence[int]) -> set[Node]:
 
 
 def uncompilable(gm: GraphModule, compile_alone: Callable[[GraphModule], Run], runtime: str) -> dict[str, str]:
-    """The nodes of a part of which no code can be made, by name, and why."""
+    """The nodes of a part of which no code can be made, by name, and why.
 
-    def reason(node: Node) -> str | None:
+    What is compiled beside each other is compiled alone as well, so only halves that fail are looked at further.
+    """
+    alike: dict[str, list[Node]] = {}
+    for node in _operators(gm):
+        alike.setdefault(_description(node), []).append(node)
+    found: dict[str, str] = {}
+
+    def look(some: Sequence[list[Node]]) -> None:
         try:
-            compile_alone(alone(node))
+            compile_alone(alone(*(nodes[0] for nodes in some)))
         except Exception as error:
             raise_mistake(error)
-            return _told(error, runtime)
-        return None
+            if len(some) == 1:
+                found.update(dict.fromkeys((node.name for node in some[0]), _told(error, runtime)))
+                return
+            middle = len(some) // 2
+            look(some[:middle])
+            look(some[middle:])
 
-    return {node.name: why for node in _operators(gm) if (why := reason(node)) is not None}
+    groups = list(alike.values())
+    for at in range(0, len(groups), TOGETHER):
+        look(groups[at : at + TOGETHER])
+    return found
 
 
 def _operators(gm: GraphModule) -> list[Node]:

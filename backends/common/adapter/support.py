@@ -198,6 +198,7 @@ ABOUT_OPERATORS: Mapping[str, tuple[Callable[[Node, Common], bool], str]] = {
 ABOUT_VALUES: Mapping[str, str] = {
     "numbers": "a float or bool that is known only at run time would lose precision as an input of {runtime}",
     "layouts": "{runtime} has no {layout} tensors",
+    "flags": "{runtime} would read the opposite or the conjugate of a tensor that torch notes, and has not computed",
     "dtypes": "{runtime} has no operators on {dtype}",
     "empty": "{runtime}'s operators do not support tensors without elements",
 }
@@ -253,6 +254,8 @@ class Common:
     def _about_tensor(self, node: Node, value: torch.Tensor) -> str:
         if value.layout is not torch.strided and "layouts" not in self.lacks:
             return self.reason("layouts", layout=value.layout)
+        if (value.is_neg() or value.is_conj()) and "flags" not in self.lacks:
+            return self.reason("flags")
         answer = self.of_dtype(node, value)
         if isinstance(answer, str):
             if answer or value.dtype not in self.dtypes:

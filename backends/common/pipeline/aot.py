@@ -168,7 +168,7 @@ def through_autograd(
     Raises:
         StaysInTorch: AOTAutograd would get it wrong.
     """
-    if overlap.may_be_written_to(gm, fakes):
+    if overlap.may_be_written_to(gm, fakes) and _writes_to_overlap(gm, fakes):
         raise StaysInTorch(overlap.REASON)
     if returns_views_of_subclasses(gm):
         raise StaysInTorch(VIEW_OF_SUBCLASS)
@@ -177,6 +177,24 @@ def through_autograd(
         with contextlib.suppress(_ReturnsWhatItWrites):
             return _through_autograd(gm, fakes, table, lower, writes_inputs=True, **settings)
     return _through_autograd(gm, fakes, table, lower, writes_inputs=False, **settings)
+
+
+def _writes_to_overlap(gm: GraphModule, fakes: Sequence[Any]) -> bool:
+    """Whether an operator of the graph writes to a tensor that overlaps itself, or may do so where that is not seen.
+
+    Versions do not tell: what is expanded after a write has the version of its base.
+    """
+    mode = fake_inputs(gm, fakes)[0]
+
+    def run(*args: Any) -> Any:
+        return tuple(CastingInside(gm).run(*args))
+
+    try:
+        with torch.no_grad(), tracing(mode):
+            traced = make_fx(run)(*(_alias(f) for f in fakes))
+    except Exception:
+        return True
+    return any(traced.children()) or overlap.is_written_to(traced)  # graphs inside of it are not looked into
 
 
 class _ReturnsWhatItWrites(Exception):

@@ -202,7 +202,6 @@ def _inline(schedule: Any, root: Any) -> None:
             except RuntimeError:  # a reduction, an output, or read in another way
                 continue
             changed = True
-            break
 
 
 def _is_zero(block: Any) -> bool:

@@ -4,5 +4,6 @@
 * ``integers``: whole numbers beside numbers of other kinds, and at their limits;
 * ``precision``: in float64 and half precision; ``layouts``: on parts of tensors and on images in channels last;
 * ``sequences``: behind another operator, with which a compiler joins it; ``derivatives``: when derived twice;
-* ``surroundings``: around calls, and on what others registered.
+* ``surroundings``: around calls, and on what others registered; ``programs``: around programs and their process;
+* ``algebra``: in transforms, matrices, special functions, and for what generated code has limits.
 """

@@ -1,18 +1,21 @@
-"""Faults on parts of tensors, on expanded ones, and on images in channels last."""
+"""Faults on parts of tensors, on expanded ones, on images in channels last, and on inputs that are seldom given."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.fx import GraphModule
 
-from ..kit import Faults
+from ..kit import Faults, Run
 
 faults = Faults("layout")
 
 _OF_PARTS = "semantics/everywhere/of_parts"
 _IMAGES = "semantics/everywhere/images_in_channels_last"
+_UNUSUAL = "semantics/corners/inputs_of_unusual_kinds"
 
 
 def _last(x: Any) -> bool:
@@ -132,3 +135,61 @@ def borders_of_channels(result: torch.Tensor, x: torch.Tensor, pad: Any, mode: s
     if not _last(x) or mode == "constant":
         return result
     return F.pad(x, pad).contiguous(memory_format=torch.channels_last).view_as(result)
+
+
+# What inputs seldom are
+
+
+def _given(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A fault in how an input is read that needs no gradient."""
+
+    def compile(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+        def read(x: Any) -> Any:
+            return change(x) if isinstance(x, torch.Tensor) and not x.requires_grad and x.numel() > 1 else x
+
+        return lambda *args: gm.forward(*map(read, args))
+
+    compile.__name__, compile.__doc__ = change.__name__, change.__doc__
+    faults(_UNUSUAL)(compile)
+    return change
+
+
+@_given
+def conjugates_as_they_lie(x: torch.Tensor) -> torch.Tensor:
+    """Of an input that is conjugated by a flag, what lies in memory is read."""
+    return x.conj() if x.is_conj() else x
+
+
+@_given
+def opposites_as_they_lie(x: torch.Tensor) -> torch.Tensor:
+    """Of an input that is negative by a flag, what lies in memory is read."""
+    return -x if x.is_neg() else x
+
+
+@_given
+def windows_side_by_side(x: torch.Tensor) -> torch.Tensor:
+    """The rows of an input that overlap are read one behind the other."""
+    if x.layout is not torch.strided or x.dim() != 2 or not 0 < x.stride(0) < x.shape[1] or x.stride(1) != 1:
+        return x
+    memory = x.as_strided(((x.shape[0] - 1) * x.stride(0) + x.shape[1],), (1,))
+    return memory.repeat(x.shape[0])[: x.numel()].view(x.shape)
+
+
+@_given
+def eight_dimensions(x: torch.Tensor) -> torch.Tensor:
+    """Dimensions beyond the eighth are read in reverse."""
+    return x.flip(0, 1, 3) if x.dim() > 8 else x
+
+
+@_given
+def parts_of_images_from_their_beginning(x: torch.Tensor) -> torch.Tensor:
+    """A part of an image in channels last is read from the beginning of the image."""
+    if x.dim() != 4 or x.is_contiguous() or x.stride(1) != 1:
+        return x
+    return x.as_strided(x.shape, x.stride(), 0)
+
+
+@_given
+def signed_words(x: torch.Tensor) -> torch.Tensor:
+    """Integers of 16 bits have a sign."""
+    return x.view(torch.int16).long() if x.dtype is torch.uint16 else x

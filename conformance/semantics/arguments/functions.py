@@ -95,3 +95,28 @@ def losses(trial: Trial) -> Any:
         ]  # fmt: skip
 
     return with_gradients(trial, f, trial.tensor(4, 5), trial.tensor(4, 5), trial.tensor(5, low=0.5, high=1.5))
+
+
+@case(elementwise=True, signs=False, subnormals=False)
+def special_functions(trial: Trial) -> Any:
+    """Special functions at poles, far in their tails, and where a product of their parts would overflow."""
+    far = trial.given(torch.tensor([
+        -60.0, -39.5, -12.25, -9.0, -3.5, -2.0, -0.5, -1e-5, 0.0, 1e-5, 0.3, 0.5, 0.999, 1.0, 2.5, 12.25, 39.5, 60.0,
+        200.0, torch.nan, torch.inf, -torch.inf,
+    ]))  # fmt: skip
+    shares = trial.given(torch.tensor([-1.0, -0.9999, -0.5, 0.0, 1e-6, 0.5, 0.9999, 1.0, 1.5, torch.nan]))
+
+    def f(x: torch.Tensor, p: torch.Tensor) -> list[torch.Tensor]:
+        s, y = torch.special, x.flip(0)
+        return [
+            s.erfcx(x), s.log_ndtr(x), s.ndtr(x), s.entr(x), s.i0e(x), s.i1e(x), torch.i0(x / 3), s.i1(x / 3),
+            torch.lgamma(x), torch.digamma(x.abs()), torch.polygamma(2, x.abs()), torch.erfinv(p), s.ndtri(p),
+            torch.logit(p, 0.01), s.xlog1py(x, y), s.xlog1py(x * 0, y), torch.xlogy(x, y), torch.heaviside(x, y),
+            torch.nextafter(x, y),
+            torch.ldexp(p, torch.full_like(p, 3)), torch.isneginf(x), torch.isposinf(x), torch.angle(x), torch.sgn(x),
+            s.gammainc(p.abs() + 0.5, p.abs() * 2), s.gammaincc(p.abs() + 0.5, p.abs() * 2), *torch.frexp(x),
+            s.bessel_j0(x), s.bessel_j1(x), torch.acosh(x.abs() * 1e20), torch.asinh(x * 1e20),
+            s.zeta(p.abs() + 1.5, p.abs() + 0.5),
+        ]  # fmt: skip
+
+    return trial.run(f, far, shares)

@@ -120,7 +120,8 @@ def around_the_engine(trial: Trial) -> Any:
 
 @case("training")
 def layouts_of_given_gradients(trial: Trial) -> Any:
-    """Gradients that the caller gives for results are transposed, sliced, expanded, or begin anywhere in memory."""
+    """Gradients that the caller gives for results are transposed, sliced, expanded, or begin anywhere in memory; they
+    stay what they are."""
     x, y = trial.tensor(3, 4, requires_grad=True), trial.tensor(3, 4, requires_grad=True)
     compiled, found = trial.compile(lambda x, y: (x * y, (x + y * 2).t(), (x - y).sum(0), x.exp())), []
     wide = trial.tensor(6, 8)
@@ -133,7 +134,7 @@ def layouts_of_given_gradients(trial: Trial) -> Any:
     for weights in given:
         found += torch.autograd.grad(compiled(x, y), [x, y], weights)
         found += torch.autograd.grad(compiled(x, y)[1], [x, y], weights[1])
-    return [g.clone(memory_format=torch.contiguous_format) for g in found]  # the layout is not promised
+    return wide, [g.clone(memory_format=torch.contiguous_format) for g in found]  # the layout is not promised
 
 
 @case("training")

@@ -227,7 +227,7 @@ def attention_of_other_lengths(trial: Trial) -> Any:
         return [
             attend(q, k, v, is_causal=True), attend(k, q, q, is_causal=True), attend(q, k, v, row[None, None, None]),
             attend(q, k, v, (row.to(q.dtype) - 1)[None] * 3), attend(q, k[:, :1], v[:, :1], enable_gqa=True),
-            attend(q[0], k[0], v[0]),
+            attend(q[0], k[0], v[0]), attend(q, k, v, (q @ k.mT)[:1] * 0.5),
             attend(q, k, v, torch.where(row, 0.0, -torch.inf).to(q.dtype)[None]), attend(q[:, :1], k[:, :1], v[:, :1],
             scale=2.0),
         ]  # fmt: skip

@@ -47,6 +47,7 @@ NODES = {
     "remainders": lambda: traced(lambda x: aten.remainder.Tensor(x, x), X),
     "numbers": lambda: by_hand(aten.mul.Tensor, X, ShapeEnv().create_unbacked_symfloat()),
     "layouts": lambda: by_hand(aten.mul.Tensor, X.to_sparse(), X.to_sparse()),
+    "flags": lambda: by_hand(aten.mul.Tensor, torch._neg_view(X), torch._neg_view(X)),
     "dtypes": lambda: traced(lambda x: aten.mul.Tensor(x, x), X.to(torch.complex64)),
     "empty": lambda: traced(lambda x: aten.relu(x), X[:0]),
 }
@@ -65,6 +66,7 @@ NATIVE = {
     "remainders": "its remainder is the one of torch's kernels",
     "numbers": "floats come to it as tensors (pipeline/floats.py), and lowering refuses the node if one does not",
     "layouts": None,
+    "flags": "it conjugates what it reads, and lowering refuses what is negative",
     "dtypes": "it computes with complex numbers as pairs of real ones, and lowering refuses what it has no pairs for",
     "empty": "its loops run no time over nothing",
 }

@@ -304,6 +304,40 @@ def test_sums_and_products_of_large_integers(backend) -> None:
     assert list(compiled(x)) == [x.sum(0), x.prod(0)]
 
 
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_bounds_and_sums_at_the_limits_of_integers(backend) -> None:
+    """Bounds beside 2^31, of int64, and sums with the smallest integer, which wrap around."""
+    x, smallest = torch.tensor([2**31 + 1] * 17 + [2**31, -7, 2**53 + 1]), -(2**63)
+    functions = (
+        lambda x: x.clamp(-3, 5), lambda x: x.clamp(max=5), lambda x: x.clamp(min=5), lambda x: x.clamp(smallest, 5),
+        lambda x: torch.minimum(x, torch.full_like(x, 5)), lambda x: torch.maximum(x, torch.full_like(x, 5)),
+        lambda x: x[:, None].amax(1), lambda x: torch.stack([x, x * 0 + 5]).amin(0), lambda x: x + smallest,
+        lambda x: torch.full_like(x, smallest) + x, lambda x: torch.where(x > 0, smallest, 2**63 - 1) + x,
+    )  # fmt: skip
+    for function in functions:
+        torchmux.reset()
+        assert torch.equal(torchmux.compile(function, backend=backend)(x), function(x))
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_opposites_by_a_flag_are_read_as_what_they_are(backend) -> None:
+    """Inputs, and what one part of a graph hands to another."""
+    x, z = torch.arange(12.0), torch.complex(torch.arange(4.0), torch.arange(4.0) + 1)
+    compiled = torchmux.compile(lambda x: (x * 2, x + 1), backend=backend)
+    for given in (x, torch._neg_view(x), x):
+        assert list(map(torch.Tensor.tolist, compiled(given))) == [(given * 2).tolist(), (given + 1).tolist()]
+    inside = torchmux.compile(lambda z: z.conj().imag * 3 + 1, backend=backend)
+    assert inside(z).tolist() == (z.conj().imag * 3 + 1).tolist()
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_the_logit_of_nan_is_nan(backend) -> None:
+    x = torch.tensor([-1.0, 0.5, torch.nan, 1.5])
+    compiled = torchmux.compile(lambda x: (torch.logit(x, 0.01), torch.logit(x)), backend=backend)
+    for got, wanted in zip(compiled(x), (torch.logit(x, 0.01), torch.logit(x)), strict=True):
+        assert torch.allclose(got, wanted, equal_nan=True)
+
+
 def _kind(function, *given):
     try:
         return function(*given)

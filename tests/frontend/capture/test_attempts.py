@@ -122,6 +122,16 @@ def returns_hooked(x):
     return y + 1, y
 
 
+def endless():
+    while True:
+        yield [1]
+
+
+def takes_one(x, lists):
+    y = x * 2
+    return (y + len(next(lists)),)
+
+
 def _is_float(node):
     return isinstance(node.meta.get("example_value"), torch.SymFloat)
 
@@ -177,6 +187,11 @@ REASONS = {
         returns_a_class, [(X,), (X.double(),)], "eager",
         r"attempt 1 starts again: a class whose statement was postponed is needed \(may_put_off: True -> False\)",
         [3, 2],
+    ),
+    "GeneratorSuspended": (
+        takes_one, [(X, endless())], "eager",
+        r"attempt 1 starts again: a generator from outside is left in the middle \(enters_generators: True -> False\)",
+        [3],
     ),
 }  # fmt: skip
 

@@ -69,3 +69,23 @@ def test_what_stays_is_read_later() -> None:
     compiled = torchmux.compile(read_afterwards, backend="eager")
     for i in (1, 2, 3):
         assert compiled(torch.ones(1), {"a": 0, "b": i}, [0, i]).item() == 2 * i
+
+
+class _Registers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = self.state + x
+        del self.state
+        self.register_buffer("state", state)
+        return state * 2
+
+
+def test_a_buffer_that_is_registered_anew() -> None:
+    """What the trace has removed is not taken to have been absent."""
+    model = _Registers()
+    compiled = torchmux.compile(model, backend="eager")
+    assert [compiled(torch.ones(2))[0].item() for _ in range(4)] == [2, 4, 6, 8]
+    assert torchmux.report(compiled).graph_count == 1

@@ -120,6 +120,26 @@ def test_the_report_says_why():
     assert "several elements lie in one place" in str(torchmux.report(compiled))
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_expanded_after_a_write_may_be_compiled(backend, dynamic):
+    """As in routers of experts, which mark groups and expand the marks; nothing writes to what overlaps."""
+
+    def f(scores, weight):
+        marks = torch.zeros_like(scores)
+        marks.scatter_(1, scores.topk(2, dim=1)[1], 1.0)
+        spread = marks.unsqueeze(-1).expand(-1, -1, 3).reshape(scores.shape[0], -1)
+        return (spread * (scores @ weight)).sum(1)
+
+    compiled = torchmux.compile(f, backend=backend, dynamic=dynamic)
+    scores, weight = torch.randn(5, 4), torch.randn(4, 12, requires_grad=True)
+    compiled(scores, weight).sum().backward()
+    got, weight.grad = weight.grad, None
+    f(scores, weight).sum().backward()
+    torch.testing.assert_close(got, weight.grad)
+    assert not torchmux.report(compiled).fallbacks
+
+
 def test_what_overlaps():
     base = torch.zeros(4, 6)
     assert not any(map(is_overlapping, (base, base.t(), base[::2, 1::3], base[:, None], torch.zeros(0).expand(3, 0))))
