@@ -247,6 +247,10 @@ def _prepared(gm: GraphModule, target: str, options: NativeOptions, frozen: Mapp
         from .rewrites.precision import in_bfloat16
 
         gm = in_bfloat16(gm)
+    if targets.named(target).lacks_float16():
+        from .rewrites.precision import convolutions_in_float32
+
+        gm = convolutions_in_float32(gm, torch.float16)
     if frozen:
         from .rewrites.freezing import freeze
 

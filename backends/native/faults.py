@@ -24,6 +24,15 @@ FAULTS: dict[str, tuple[type[Exception], str]] = {
     "flat": (IndexError, "out of range: tried to access index {index} on a tensor of {size} elements."),
     "target": (IndexError, "Target {index} is out of bounds."),
     "bag": (RuntimeError, "Index of input takes value {index} which is not in the valid range [0, {size})"),
+    "first offset": (
+        RuntimeError,
+        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got "
+        "{index}",
+    ),
+    "last offset": (
+        RuntimeError,
+        "offsets[-1] can not be greater than input's length {most} but got offsets[-1] of {index}",
+    ),
     "division": (RuntimeError, "ZeroDivisionError"),
     "copy": (IndexError, f"index_copy_(): {_OUT_OF_BOUNDS}"),
 }
@@ -60,4 +69,4 @@ def fault(found: Sequence[int]) -> Exception:
     code, at, size = found
     dim, name = divmod(code - 1, len(_NAMES))
     kind, words = FAULTS[_NAMES[name]]
-    return kind(words.format(index=at, dim=dim, size=size))
+    return kind(words.format(index=at, dim=dim, size=size, most=size - 1))

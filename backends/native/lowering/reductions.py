@@ -364,7 +364,7 @@ def _vector_norm(
 # --- running sums and products ----------------------------------------------------------------------------------------
 
 
-def _running(program: Program, a: Value, dim: int, op: str, dtype: torch.dtype, strides: Any) -> Value:
+def running(program: Program, a: Value, dim: int, op: str, dtype: torch.dtype, strides: Any) -> Value:
     """What each element and those before it along ``dim`` come to, in memory; combined as ``dtype``."""
     variables = a.variables()
     (along,) = loops(variables[dim : dim + 1])
@@ -389,7 +389,7 @@ def _cumulative(op: str) -> Any:
             ctx.program.realize(a)
         # As in eager, floating-point numbers are added up in float64.
         wide = torch.float64 if ctx.dtype.is_floating_point else ctx.dtype
-        return _running(ctx.program, a, dim, op, wide, ctx.strides())
+        return running(ctx.program, a, dim, op, wide, ctx.strides())
 
     return lower
 
@@ -413,7 +413,7 @@ def _extreme_so_far(packet: Any, op: str) -> Any:
         ctx.keep(a)
         if not loops(a.variables()[dim : dim + 1]):
             return a, Value(a.sizes, torch.int64, lambda _: const(0, torch.int64))
-        best = _running(ctx.program, a, dim, op, computed, ctx.strides(values))
+        best = running(ctx.program, a, dim, op, computed, ctx.strides(values))
 
         def position(at: Any) -> Node:
             x = ops.cast(a.at(at), computed)
@@ -425,7 +425,7 @@ def _extreme_so_far(packet: Any, op: str) -> Any:
         taken = Value(a.sizes, torch.int64, position)
         extent = a.sizes[dim]
         counted = torch.int32 if type(extent) is int and extent < 2**31 else torch.int64
-        return best, _running(ctx.program, taken, dim, "max", counted, ctx.strides(positions))
+        return best, running(ctx.program, taken, dim, "max", counted, ctx.strides(positions))
 
     return lower
 

@@ -7,6 +7,7 @@ each position.  The rest are loops that run in order; cases that these do not co
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,8 +20,9 @@ from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.ordered_loops import Scatter, loops
 from ..ir.values import Place, Value, broadcast, scalar
 from . import calls, searches, writes
-from .indexing import checked
+from .indexing import checked, not_empty
 from .pointwise import converted
+from .reductions import divided, drop, reduce, running
 from .registry import Context, aten, lowers
 
 Indices = tuple[Index, ...]
@@ -35,6 +37,7 @@ def _scattered(
     *,
     adds: bool = False,
     combine: str = "",
+    strides: Sequence[Any] | None = None,
 ) -> Value:
     """A copy of ``a`` with each element of ``source`` written to ``place`` of its index, or combined with that.
 
@@ -43,7 +46,7 @@ def _scattered(
     program = ctx.program
     at = ctx.writes.place(ctx.node, a)
     if at is None:
-        copy = program.copy(a, ctx.strides())
+        copy = program.copy(a, ctx.strides() if strides is None else strides)
         assert copy.place is not None
         at = Place(copy.place.buffer, copy.place.strides, 0)
     else:
@@ -258,6 +261,141 @@ def _unpooling(op: Any) -> Any:
 
 lowers(aten.max_unpool2d.default)(_unpooling(aten.max_unpool2d.default))
 lowers(aten.max_unpool3d.default)(_unpooling(aten.max_unpool3d.default))
+
+
+@lowers(aten._embedding_bag_forward_only.default, aten._embedding_bag.default)
+def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *options: Any, **named: Any) -> Any:
+    """Sums, means and maxima of bags of one size, as rows of a matrix of indices are, and sums and means of others."""
+    given: list[Any] = [*options, *[False, 0, False, None, False, -1][len(options) :]]
+    _, mode, _, weights, last, padding = given
+    length = _bag_length(offsets, at)
+    alone = all(user.target is operator.getitem and user.args[1] == 0 for user in ctx.node.users)
+    differentiable = alone or (padding == -1 and ctx.program.device.type == "cpu")
+    plain = not last and not named and (mode == 0 or (weights is None and padding == -1))
+    if length is None and differentiable and plain and _can_be_added(ctx, weight, at, offsets, mode, padding):
+        return _bags_at_offsets(ctx, weight, at, offsets, mode, weights, padding)
+    if length is None or not differentiable or not plain or not weight.dtype.is_floating_point:
+        return calls.call(ctx, ctx.node.target, (weight, at, offsets, *options), named)
+    not_empty(weight)
+    ctx.keep(weight)
+
+    def element(i: Any) -> Node:
+        nth = (i[0] * length + i[1],)
+        row = checked(at.at(nth), weight.sizes[0], "bag")
+        found = weight.at((row, i[2]))
+        if weights is not None:
+            found = binary("mul", found, ops.cast(weights.at(nth), found.dtype))
+        if padding < 0:
+            return found
+        left_out = compare("eq", ops.from_index(row), const(padding, torch.int64))
+        return where(left_out, const(0, found.dtype), found)
+
+    def compared(i: Any) -> Node:
+        """Nothing is larger than a nan, and a nan is larger than nothing: one counts if it comes first."""
+        found = ops.cast(element(i), compute_type(weight.dtype))
+        later = binary("and", compare("ne", found, found), compare("ne", ops.from_index(i[1]), const(0, torch.int64)))
+        return where(later, const(-math.inf, found.dtype), found)
+
+    # What gradients need: how large bags are, and which index has the maximum.  Offsets tell an element's bag.
+    told: list[Any] = [None] * 3 if alone else [scalar(length, torch.int64, ctx.sizes(fake)) for fake in ctx.val[1:]]
+    bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, compared if mode == 2 else element)
+    if mode == 2:
+        if not alone:
+            nth_of = drop(ctx.program.reduce("argmax", bags, [1], torch.int64, lambda node: node), [1], False)
+            told[2] = Value(nth_of.sizes, torch.int64, lambda i: at.at((i[0] * length + index.data(nth_of.at(i)),)))
+        return (reduce(ctx, "max", bags, [1], False, weight.dtype), *told)
+    total = reduce(ctx, "sum", bags, [1], False, compute_type(weight.dtype))
+    found = divided(total, length) if mode == 1 else total
+    return (Value(found.sizes, weight.dtype, lambda i: ops.round_to(found.at(i), weight.dtype)), *told)
+
+
+def _can_be_added(ctx: Context, weight: Value, at: Value, offsets: Value, mode: int, padding: int) -> bool:
+    """Whether rows are added to their bags one by one, as eager adds them; for sums alone, torch's kernel is faster."""
+    if ctx.program.device.type != "cpu" or mode == 2 or (mode == 1 and padding >= 0) or at.rank != 1:
+        return False
+    if mode == 0 and ctx.node.target is aten._embedding_bag_forward_only.default and weight.dtype is torch.float32:
+        return False
+    known = [s for v in (at, offsets) for s in v.sizes if type(s) is int and 0 < s < 2**31]
+    return offsets.rank == 1 and len(known) == 2 and weight.dtype in (torch.float32, torch.float64)
+
+
+def _bags_at_offsets(
+    ctx: Context, weight: Value, at: Value, offsets: Value, mode: int, weights: Value | None, padding: int
+) -> Any:
+    """Sums or means of bags that begin at ``offsets``; only the numbers of elements are told of them besides."""
+    not_empty(weight)
+    ctx.keep(weight)
+    ctx.keep(at)
+    count, length = offsets.sizes[0], at.sizes[0]
+    assert type(count) is type(length) is int
+
+    def start(i: Indices) -> Node:
+        """Where a bag starts, and the end of the last; the first and the last offset are verified, as in eager."""
+        first = checked(offsets.at((0,)), 1, "first offset")
+        last = checked(offsets.at((count - 1,)), length + 1, "last offset")
+        nth = index.data(binary("minimum", ops.from_index(i[0]), const(count - 1, torch.int64)))
+        own = binary("minimum", ops.cast(offsets.at((nth,)), torch.int64), ops.from_index(last))
+        is_end = compare("eq", ops.from_index(i[0]), const(count, torch.int64))
+        return where(is_end, ops.from_index(length), binary("add", own, ops.from_index(first)))
+
+    starts = ctx.program.realize(Value((count + 1,), torch.int64, start))
+
+    # Where some bags start, as many are counted; the sum of that so far tells in which bag an element is.
+    marks = _scattered(
+        ctx,
+        scalar(0, torch.int32, (length + 1,)),
+        scalar(1, torch.int32, (count,)),
+        lambda i: [index.data(binary("maximum", starts.at(i), const(0, torch.int64)))],
+        [0],
+        adds=True,
+        strides=(1,),
+    )
+    begun = running(ctx.program, marks, 0, "sum", torch.int32, (1,))
+
+    def bag(i: Indices) -> Index:
+        return index.data(ops.cast(binary("sub", begun.at(i[:1]), const(1, torch.int32)), torch.int64))
+
+    def element(i: Indices) -> Node:
+        row = checked(at.at(i[:1]), weight.sizes[0], "bag")
+        found = weight.at((row, i[1]))
+        if weights is not None:
+            found = binary("mul", found, ops.cast(weights.at(i[:1]), found.dtype))
+        if padding < 0:
+            return found
+        return where(compare("eq", ops.from_index(row), const(padding, torch.int64)), const(0, found.dtype), found)
+
+    def elements(i: Indices) -> Node:
+        return binary("sub", starts.at((i[0] + 1,)), starts.at(i[:1]))
+
+    sizes = (count, weight.sizes[1])
+    source = Value((length, weight.sizes[1]), weight.dtype, element)
+    nothing = scalar(0, weight.dtype, sizes)
+    total = _scattered(ctx, nothing, source, lambda i: [bag(i), i[1]], [0], adds=True, strides=ctx.strides(ctx.val[0]))
+
+    def mean(i: Indices) -> Node:
+        most = binary("maximum", elements(i), const(1, torch.int64))
+        return binary("div", total.at(i), ops.cast(most, weight.dtype))
+
+    found = Value(sizes, weight.dtype, mean) if mode == 1 else total
+    told = [scalar(0, torch.int64, ctx.sizes(fake)) for fake in ctx.val[1:]]
+    if ctx.sizes(ctx.val[2]) == (count,):
+        told[1] = Value((count,), torch.int64, elements)
+    return (found, *told)
+
+
+def _bag_length(offsets: Value, at: Value) -> int | None:
+    """The size of each bag, if all have the same: their offsets are multiples of it, and were not read from memory."""
+    if offsets.rank != 1 or at.rank != 1:
+        return None
+    (bag,) = offsets.variables()
+    node = offsets.at((bag,))
+    if node.op != "index":
+        return None
+    variable = index.the_var(bag)
+    length = None if variable is None else index.coefficient(node.attr, variable)
+    if type(length) is not int or length < 1 or node.attr != bag * length or at.numel != offsets.numel * length:
+        return None
+    return length
 
 
 @lowers(aten._embedding_bag_backward.default)

@@ -128,6 +128,10 @@ class Target(ABC, Forms):
     def sums_squares_widely(self) -> bool:
         return False
 
+    def lacks_float16(self) -> bool:
+        """Whether convolutions of float16 are sooner computed in float32."""
+        return False
+
     def finishes_convolutions(self) -> bool:
         return False
 

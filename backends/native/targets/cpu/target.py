@@ -111,6 +111,9 @@ class Cpu(Target):
     def sums_squares_widely(self) -> bool:
         return True
 
+    def lacks_float16(self) -> bool:
+        return not computed.has_units(torch.float16)
+
     def finishes_convolutions(self) -> bool:
         return torch.backends.mkldnn.is_available()
 

@@ -77,6 +77,49 @@ def test_bags():
             torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_bags_at_offsets(kind, dtype):
+    """Means, and sums of what has no quick kernel in torch; bags may be empty, also the first and the last ones."""
+
+    def bags(at, weight, offsets, by):
+        return (
+            F.embedding_bag(at, weight, offsets),
+            F.embedding_bag(at, weight.double(), offsets, mode="sum"),
+            F.embedding_bag(at, weight.double(), offsets, mode="sum", per_sample_weights=by.double(), padding_idx=2),
+        )
+
+    at, weight, by = torch.randint(0, 9, (40,), dtype=kind), torch.randn(9, 19, dtype=dtype), torch.randn(40)
+    for ends in ([0, 3, 7, 20], [0], [0, 0, 5, 5, 40, 40], list(range(40))):
+        torchmux.reset()
+        offsets = torch.tensor(ends, dtype=kind)
+        with torch.no_grad():
+            for got, expected in zip(own(bags, at, weight, offsets, by), bags(at, weight, offsets, by), strict=True):
+                torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("ends", [[1, 3], [0, 9], [-1, 2]])
+def test_offsets_are_verified(ends):
+    torchmux.reset()
+    compiled = torchmux.compile(F.embedding_bag, backend="native", strict="own")
+    at, weight = torch.arange(6), torch.randn(10, 4)
+    errors = []
+    with torch.no_grad():
+        torch.testing.assert_close(
+            compiled(at, weight, torch.tensor([0, 2])), F.embedding_bag(at, weight, torch.tensor([0, 2]))
+        )
+        for function in (F.embedding_bag, compiled):
+            with pytest.raises(RuntimeError) as raised:
+                function(at, weight, torch.tensor(ends))
+            errors.append(str(raised.value).splitlines()[0])
+        with pytest.raises(RuntimeError, match="not in the valid range"):
+            compiled(at + 8, weight, torch.tensor([0, 2]))
+        torchmux.reset()
+        for middle in (5, -(2**62), 2**62):  # of offsets that decrease, anything, but nothing elsewhere
+            compiled(at, weight, torch.tensor([0, middle, 3]))
+    assert errors[0].startswith(errors[1]), errors
+
+
 def test_gradients_of_bags() -> None:
     """Bags of one size, of several, and without elements; of equal elements, a maximum is the first."""
 
