@@ -24,7 +24,6 @@ from . import (
     itertools_,
     mappings,
     operator_,
-    optim_,
     sets,
 )
 from .tables import INSTANCE_POLYFILLS, METHOD_POLYFILLS, POLYFILLS, STANDS_FOR, lookup
@@ -38,8 +37,9 @@ __all__ = [
     "lookup",
 ]
 
-# The interpreter adds no guards on the globals of these modules: they never change.
+# The interpreter adds no guards on the globals of these modules: they never change.  Those that import torch, which are
+# ``autograd_`` and ``optim_``, are imported where they are used.
 MODULES = (
     builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings,
-    operator_, optim_, sets,
+    operator_, sets,
 )  # fmt: skip

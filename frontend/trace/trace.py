@@ -37,6 +37,7 @@ from ..hook import interrupts
 from ..interpreter import Frame
 from ..interpreter.frame import StopAtBreak
 from ..marks.function_marks import asked
+from ..polyfills import optim_
 from ..regions import regions, use_backend
 from ..sizes.dynamic import DynamicDims
 from ..unwrap import original_of
@@ -60,8 +61,9 @@ from .reader import Reader
 from .recorder import GraphRecorder
 from .tracer import ActiveFrame, Meaning
 
-_POLYFILL_GLOBALS = {id(module.__dict__) for module in polyfills.MODULES}
-_POLYFILL_FILES = {breaks.NO_LINE, *(module.__file__ for module in polyfills.MODULES)}
+_POLYFILLS = (*polyfills.MODULES, optim_)
+_POLYFILL_GLOBALS = {id(module.__dict__) for module in _POLYFILLS}
+_POLYFILL_FILES = {breaks.NO_LINE, *(module.__file__ for module in _POLYFILLS)}
 _MAX_UNROLLED = 100_000
 
 
