@@ -179,11 +179,13 @@ def _patched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def _new_names(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The names that came, but for those of modules, and for marks of torch's own tracer, which begin with three _."""
+    """The names that came, but for those of modules, for marks of torch's own tracer, which begin with three _, and for
+    what Python remembers of a class when it is pickled."""
     return [
         name
         for name, value in after.items()
-        if name not in before and not isinstance(value, types.ModuleType) and not name.startswith("___")
+        if not (name in before or isinstance(value, types.ModuleType) or name.startswith("___"))
+        and name != "__slotnames__"
     ]
 
 
