@@ -5,7 +5,7 @@
                                [--limit SECONDS] [--ahead PROCESSES] [--until SECONDS]
     python benchmarks/micro.py --summary FILE [FILE ...]
 
-The programs stand in the other ``micro_*.py``, a line each.  Columns: milliseconds of a call (the least of all rounds;
+The programs stand in ``small/``, a line each.  Columns: milliseconds of a call (the least of all rounds;
 processor time with one thread, which other load changes least), then how many times longer Inductor and eager take than
 native.  A training program's call is forward and backward.  Every
 program first runs once with each engine from equal state, and what native returned, what it wrote and its gradients
@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from micro_case import Case, Program
+    from small.case import Case, Program
 
 TOLERANCE = {"float64": 1e-10, "float32": 2e-4, "bfloat16": 3e-2, "float16": 6e-3}
 BATCH = 2e-3  # seconds of calls between two looks at the clock
@@ -248,42 +248,10 @@ def profile(program: Program, clock: Callable[[], float]) -> Iterator[str]:
 
 
 def chosen(patterns: list[str], shard: str) -> list[Program]:
-    import micro_extracts  # noqa: F401  (these fill the table)
-    import micro_extracts_media  # noqa: F401
-    import micro_extracts_sizes  # noqa: F401
-    import micro_extracts_steps  # noqa: F401
-    import micro_extracts_vision  # noqa: F401
-    import micro_extracts_weights  # noqa: F401
-    import micro_fields  # noqa: F401
-    import micro_forum  # noqa: F401
-    import micro_forum_larger  # noqa: F401
-    import micro_forum_steps  # noqa: F401
-    import micro_kinds  # noqa: F401
-    import micro_library_media  # noqa: F401
-    import micro_library_models  # noqa: F401
-    import micro_library_sizes  # noqa: F401
-    import micro_library_training  # noqa: F401
-    import micro_models  # noqa: F401
-    import micro_motion  # noqa: F401
-    import micro_operators  # noqa: F401
-    import micro_others  # noqa: F401
-    import micro_parts  # noqa: F401
-    import micro_parts_of_sizes  # noqa: F401
-    import micro_pieces  # noqa: F401
-    import micro_programs  # noqa: F401
-    import micro_recursions  # noqa: F401
-    import micro_scenes  # noqa: F401
-    import micro_science  # noqa: F401
-    import micro_sequences  # noqa: F401
-    import micro_steps  # noqa: F401
-    import micro_tries  # noqa: F401
-    import micro_tries_more  # noqa: F401
-    import micro_users_larger  # noqa: F401
-    import micro_users_learning  # noqa: F401
-    import micro_users_media  # noqa: F401
-    import micro_users_text  # noqa: F401
-    import micro_vision  # noqa: F401
-    from micro_case import PROGRAMS
+    import small
+    from small.case import PROGRAMS
+
+    small.import_all()
 
     found = [p for p in PROGRAMS.values() if not patterns or any(fnmatch.fnmatch(p.name, f"*{w}*") for w in patterns)]
     at, count = (int(n) for n in shard.split("/"))

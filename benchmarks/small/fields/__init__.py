@@ -1,0 +1,1 @@
+"""What other fields compute: science, graphs, finance, tables."""

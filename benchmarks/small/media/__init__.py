@@ -1,0 +1,1 @@
+"""Images, sound, boxes, points and bytes."""

@@ -1,0 +1,1 @@
+"""Pieces of models, most of them as their authors write them."""

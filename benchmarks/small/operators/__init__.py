@@ -1,0 +1,1 @@
+"""Operators by types, layouts and sizes."""
