@@ -120,6 +120,14 @@ def _of_second(args: Sequence[Any], value: Any) -> Any:
     return torch.empty_like(args[1])
 
 
+def _of_first_image(args: Sequence[Any], value: Any) -> Any:
+    """As the first tensor, if it is an image in channels last; statistics are no images."""
+    layout = suggested_layout(args[0])
+    if layout is torch.contiguous_format or value.dim() != args[0].dim():
+        return value
+    return torch.empty_like(value, memory_format=layout)
+
+
 def suggested_layout(tensor: torch.Tensor) -> torch.memory_format:
     """The layout that torch's kernels give results of this tensor: channels last, if it is an image like that."""
     from torch._prims_common import suggest_memory_format
@@ -234,6 +242,7 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
         _of_all,
     ),
     _aten.binary_cross_entropy_backward.default: _of_second,
+    _aten.native_group_norm.default: _of_first_image,  # torch 2.14 says that it is contiguous
 }
 """Operators whose kernels order the dimensions of their results otherwise than torch's fakes."""
 

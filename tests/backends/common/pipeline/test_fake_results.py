@@ -140,6 +140,7 @@ _OTHERS: dict[str, tuple[Any, ...]] = {  # what they take besides tensors, whose
     "logit_backward": (None, None, 0.1),
     "mse_loss_backward": (torch.tensor(0.5), None, None, 1),
     "smooth_l1_loss_backward": (torch.tensor(0.5), None, None, 1, 0.5),
+    "native_group_norm": (None, torch.ones(3), torch.zeros(3), 2, 3, 20, 3, 1e-5),
     "softplus_backward": (None, None, 1.0, 20.0),
 }
 _ORDERS = ((0, 1, 2, 3), (0, 1, 3, 2), (0, 2, 3, 1), (3, 0, 1, 2))
