@@ -140,13 +140,12 @@ _OTHERS: dict[str, tuple[Any, ...]] = {  # what they take besides tensors, whose
     "logit_backward": (None, None, 0.1),
     "mse_loss_backward": (torch.tensor(0.5), None, None, 1),
     "smooth_l1_loss_backward": (torch.tensor(0.5), None, None, 1, 0.5),
-    "native_group_norm": (None, torch.ones(3), torch.zeros(3), 2, 3, 20, 3, 1e-5),
     "softplus_backward": (None, None, 1.0, 20.0),
 }
 _ORDERS = ((0, 1, 2, 3), (0, 1, 3, 2), (0, 2, 3, 1), (3, 0, 1, 2))
 
 
-@pytest.mark.parametrize("op", sorted(LAYOUTS, key=str), ids=str)
+@pytest.mark.parametrize("op", sorted(LAYOUTS.keys() - {torch.ops.aten.native_group_norm.default}, key=str), ids=str)
 def test_layouts(op: Any) -> None:
     """Operators whose fakes have other strides than torch's, for all pairs of layouts of their arguments."""
     template = _OTHERS.get(op._schema.name.removeprefix("aten::"), (None, None))
@@ -158,6 +157,18 @@ def test_layouts(op: Any) -> None:
         with mode:
             fake = op(*tree_map_only(torch.Tensor, mode.from_tensor, given))
         assert not _difference(tree_flatten(fake)[0], tree_flatten(real)[0]), orders
+
+
+@pytest.mark.parametrize("sizes", [(2, 6, 5), (2, 6, 4, 5), (2, 6, 3, 4, 5)])
+def test_group_norms(sizes: tuple[int, ...]) -> None:
+    """Their kernel takes two layouts."""
+    images = {4: torch.channels_last, 5: torch.channels_last_3d}.get(len(sizes), torch.contiguous_format)
+    for layout in (torch.contiguous_format, images):
+        x = torch.randn(sizes).contiguous(memory_format=layout)
+        mode = correct(new_fake_mode())
+        with mode:
+            fake = torch.nn.functional.group_norm(mode.from_tensor(x), 3)
+        assert fake.stride() == torch.nn.functional.group_norm(x, 3).stride()
 
 
 def _laid_out(order: tuple[int, ...]) -> torch.Tensor:
