@@ -21,7 +21,7 @@ SCRIPTS = sorted(path.name for path in UPSTREAM.glob("*.py"))
 
 
 CHAINS = ("onnxrt+native", "openvino+tvm")
-SOME = 18
+SOME = 36
 """The first of so many parts is what the default run tries of the first chain."""
 
 

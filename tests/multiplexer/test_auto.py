@@ -173,6 +173,7 @@ def test_training_is_measured_forward_and_backward() -> None:
     assert "native " in note and "not support training" not in note
 
 
+@pytest.mark.slow
 def test_a_dynamic_graph_is_measured_at_the_sizes_of_the_call(bad) -> None:
     def f(x):
         return (x.sin() * x.shape[0],)
