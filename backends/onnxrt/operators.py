@@ -92,11 +92,11 @@ def decompositions(fingerprint: str) -> dict[Any, Callable[..., Any]]:
     known = known_operators(fingerprint) - _BETTER_SPELLED_OUT
     table = {op: function for op, function in core_aten().items() if op.name() not in known}
     own = {op: function for op, function in formulas.TABLE.items() if op.name() not in _WRONG}
-    integers = _bounds_of_integers(own)
-    return {**table, **attention.TABLE, **own, **integers, torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
+    usual = {**table, **attention.TABLE, **own}
+    return {**usual, **_bounds_of_integers(usual), torch.ops.aten.silu.default: _silu, _BATCH_NORM: _batch_norm}
 
 
-def _bounds_of_integers(own: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+def _bounds_of_integers(usual: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """Bounds of int64 as selections: onnxruntime takes what is just beyond int32 for neither larger nor smaller."""
 
     def smaller(x: torch.Tensor, y: Any) -> Any:
@@ -116,7 +116,7 @@ def _bounds_of_integers(own: Mapping[Any, Callable[..., Any]]) -> dict[Any, Call
             aten.clamp.default: between, aten.clamp.Tensor: between}  # fmt: skip
 
     def only_for_integers(op: Any, way: Callable[..., Any]) -> Callable[..., Any]:
-        otherwise = own.get(op, lambda *args: NotImplemented)
+        otherwise = usual.get(op, lambda *args: NotImplemented)
 
         def bound(x: torch.Tensor, *rest: Any) -> Any:
             numbers = all(r is None or type(r) is int or getattr(r, "dtype", None) is torch.int64 for r in rest)

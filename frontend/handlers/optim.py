@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -90,17 +91,48 @@ def _by_both_ways(function: Any, written: Any) -> None:
     def step(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
         as_numbers = not isinstance(kwargs.get("lr"), TensorValue)
         decides = all(name in kwargs and not kwargs[name].truth(tr) for name in ("capturable", "differentiable"))
-        chosen = written if as_numbers and decides else function
+        chosen = written if as_numbers and decides and agree(function, written) else function
         return wrap_function(tr, chosen, None).call(tr, list(args), kwargs)
 
     handles(function)(step)
 
 
+@functools.cache
+def agree(function: Any, written: Any) -> bool:
+    """Whether ``written`` gives the bits that the step of the installed torch gives, in a trial on both sides of its
+    decision; where it does not, the step is traced as torch has it, and breaks the graph.
+    """
+    try:
+        return all(_trial(function, decay) == _trial(written, decay) for decay in (0.0, 0.1))
+    except Exception:  # this torch calls it otherwise
+        return False
+
+
+def _trial(step: Any, decay: float) -> list[Any]:
+    """All tensors after ten steps, the decision of which falls about the sixth."""
+    numbers = torch.linspace(-1, 1, 8, dtype=torch.float32, device="cpu")
+    params, count = [numbers.clone(), torch.view_as_complex(numbers.reshape(4, 2)).clone()], torch.tensor
+    state = [[torch.zeros_like(p) for p in params] for _ in range(2)]
+    single = [[count(value, dtype=torch.float32, device="cpu") for _ in params] for value in (1.0, 0.01, 0.0)]
+    options: dict[str, Any] = {"lr": 0.01, "weight_decay": decay, "maximize": decay > 0, "differentiable": False}
+    options |= {"capturable": False, "has_complex": True}
+    if "asgd" in step.__name__:
+        lists = [state[0], *single]
+        options |= {"lambd": 1e-4, "t0": 5.0, "alpha": 0.75}
+    else:
+        lists = [*state, single[2]]
+        options |= {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "decoupled_weight_decay": decay > 0}
+    with torch.no_grad():
+        for _ in range(10):
+            step(params, [p.cos() for p in params], *lists, **options)
+    return [t.tolist() for each in (params, *lists) for t in each]
+
+
 handles(optim_.number)(number_of)
 
 for _name, _written in (("asgd", optim_.single_tensor_asgd), ("radam", optim_.single_tensor_radam)):
-    _module = sys.modules[f"torch.optim.{_name}"]
-    _by_both_ways(getattr(_module, f"_single_tensor_{_name}"), _written)
+    if (_step := getattr(sys.modules.get(f"torch.optim.{_name}"), f"_single_tensor_{_name}", None)) is not None:
+        _by_both_ways(_step, _written)
 
 
 @handles(ti.group_tensors_by_device_and_dtype)

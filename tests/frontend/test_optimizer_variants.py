@@ -7,6 +7,7 @@ compiler computes is close.  The number of graphs does not grow with the steps.
 from __future__ import annotations
 
 import itertools
+import sys
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from tiers import slow_but
 from torch import nn
 
 import torchmux
+from torchmux.frontend.handlers import optim
+from torchmux.frontend.polyfills import optim_
 
 STEPS = 7  # RAdam takes another way from its sixth step on
 
@@ -156,3 +159,22 @@ def test_a_step_stays_one_graph():
             model(torch.ones(1, 2)).sum().backward()
             compiled()
         assert torchmux.report(compiled).graph_count == 1, name
+
+
+@pytest.mark.parametrize("name", ["asgd", "radam"])
+def test_steps_of_another_torch_are_traced_as_they_are(name):
+    """What stands for a step of torch's is used only where it gives its bits."""
+    module = sys.modules[f"torch.optim.{name}"]
+    function, written = getattr(module, f"_single_tensor_{name}"), getattr(optim_, f"single_tensor_{name}")
+    assert optim.agree(function, written)
+
+    def other(params, *lists, **options):
+        function(params, *lists, **options)
+        params[0].mul_(1 + 2**-20)
+
+    def refusing(params, *lists, lr, another):
+        raise AssertionError("never called")
+
+    other.__name__ = refusing.__name__ = function.__name__
+    assert not optim.agree(other, written)
+    assert not optim.agree(refusing, written)

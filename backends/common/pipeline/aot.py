@@ -190,7 +190,7 @@ def _writes_to_overlap(gm: GraphModule, fakes: Sequence[Any]) -> bool:
         return tuple(CastingInside(gm).run(*args))
 
     try:
-        with torch.no_grad(), tracing(mode):
+        with tracing(mode):
             traced = make_fx(run)(*(_alias(f) for f in fakes))
     except Exception:
         return True

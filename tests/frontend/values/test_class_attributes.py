@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import torchmux
+from torchmux.frontend.handlers.table import FUNCTIONS
+from torchmux.frontend.values.constants import ConstValue
 
 
 class Base:
@@ -124,3 +126,17 @@ def test_weak_references():
         for _ in range(2):
             assert str(compiled(torch.ones(2), known)) == str(run(torch.ones(2), known))
         assert kept["last"] is weakref.ref(thing)
+
+
+def test_a_class_method_in_c_has_the_handler_of_its_descriptor(monkeypatch):
+    """``autograd.Function.apply`` is one from torch 2.14 on: each reading gives a new object, bound to the class."""
+    monkeypatch.setitem(
+        FUNCTIONS, bytes.__dict__["fromhex"], lambda tr, owner, text: ConstValue((owner.obj, text.const(tr)))
+    )
+    kept = bytes.fromhex
+
+    def f(x):
+        return x * 2, bytes.fromhex("ab"), kept("cd")
+
+    compiled = torchmux.compile(f, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2))[1:] == ((bytes, "ab"), (bytes, "cd"))
