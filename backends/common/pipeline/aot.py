@@ -30,12 +30,13 @@ from .decompose import (
     differentiated_whole,
     draws_kept,
     drop_dead_code,
+    formulas_as_in_eager,
     kept_whole,
     lstms_as_in_eager,
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
-from .saved import bases_saved
+from .saved import bases_saved, results_apart
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -248,6 +249,7 @@ def _through_autograd(
         SymbolicTensors(),
         differentiated_whole(whole),
         resized_as_in_eager(),
+        formulas_as_in_eager(),
     ):
         compiled = aot(
             CastingModule(gm) if may_cast(gm) else gm,
@@ -255,7 +257,9 @@ def _through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(joint.noticed(draws_kept(bases_saved(internals.min_cut_partition())))),
+            partition_fn=tangents.counted(
+                joint.noticed(draws_kept(bases_saved(results_apart(internals.min_cut_partition()))))
+            ),
             decompositions=table,
             keep_inference_input_mutations=writes_inputs,
         )
