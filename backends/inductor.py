@@ -80,8 +80,8 @@ def _compiled(
     from torchmux import torch_internals as internals
 
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
-    from .common.pipeline.decompose import lstms_as_in_eager
     from .common.pipeline.derivatives import refuse
+    from .common.pipeline.recurrent import recurrent_as_in_eager
     from .common.pipeline.runtime import eager_when_overlap_differs
 
     if returns_views_of_subclasses(gm):
@@ -96,7 +96,7 @@ def _compiled(
         with (
             internals.tracing_with(mode),
             internals.functorch_config().patch(backward_pass_autocast="off"),
-            lstms_as_in_eager(gm, differentiated=_takes_gradients()),
+            recurrent_as_in_eager(gm, differentiated=_takes_gradients()),
         ):
             compiled = internals.inductor_compile_fx().compile_fx(
                 _as_torchs_own(gm, example_inputs, fakes, len(sizes), frozen),
