@@ -81,8 +81,8 @@ def _compiled(
 
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
     from .common.pipeline.derivatives import refuse
-    from .common.pipeline.recurrent import recurrent_as_in_eager
     from .common.pipeline.runtime import eager_when_overlap_differs
+    from .common.recurrent import recurrent_as_in_eager
 
     if returns_views_of_subclasses(gm):
         raise GraphRefused(VIEW_OF_SUBCLASS)

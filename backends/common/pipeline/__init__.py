@@ -10,7 +10,6 @@
 * ``derivatives``: what compiled code cannot be differentiated for, which torch computes from the captured graph,
 * ``overlap``: writes to tensors that overlap themselves, which leave the graph to torch,
 * ``decompose``: which operators are taken apart while tracing, and which stay whole,
-* ``recurrent``: recurrent layers as eager runs them: one call of cuDNN on a GPU, steps elsewhere,
 * ``lower``: a graph for several backends traced again, down to what one of them asks for,
 * ``parts``: one ATen graph compiled; it calls the modules from here on,
 * ``simplify``, ``floats``, ``symbols``: the graph made easier: dead writes, floats as tensors, arithmetic on sizes,

@@ -22,6 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
+from ..recurrent import recurrent_as_in_eager
 from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
 from .decompose import (
@@ -34,7 +35,6 @@ from .decompose import (
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
-from .recurrent import recurrent_as_in_eager
 from .saved import bases_saved
 from .tangents import Backward, Tangents
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import torchmux
-from torchmux.backends.common.pipeline import recurrent
+from torchmux.backends.common import recurrent
 
 KINDS = [nn.GRU, nn.LSTM, nn.RNN]
 FORMS = [{}, {"batch_first": True, "bidirectional": True, "num_layers": 2}, {"bias": False}]

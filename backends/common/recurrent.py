@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
 
-from .decompose import changed_kernels
+from .pipeline.decompose import changed_kernels
 
 _library = torch.library.Library("torchmux", "FRAGMENT")
 _HOW = "int mode, int hidden, int projected, int layers, bool batch_first, bool training, bool both_ways"
