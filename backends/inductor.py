@@ -77,6 +77,8 @@ def _compiled(
 
     It takes the inputs without those at the positions of ``frozen``, which are constants.
     """
+    import torch
+
     from torchmux import torch_internals as internals
 
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
@@ -86,6 +88,8 @@ def _compiled(
 
     if returns_views_of_subclasses(gm):
         raise GraphRefused(VIEW_OF_SUBCLASS)
+    if any(isinstance(given, torch.Tensor) and given.is_neg() for given in example_inputs):
+        raise GraphRefused("an input is negative by a flag, and Inductor reads what is in its memory")
     mode, fakes = fake_inputs(gm, example_inputs)
     given = [position for position in range(len(fakes)) if position not in frozen]
     sizes = [(given.index(position), dim) for position, dim in _sizes(fakes) if position not in frozen]

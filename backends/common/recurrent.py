@@ -115,16 +115,16 @@ def _has_cudnn(x: Tensor) -> bool:
     return x.dtype in (torch.float16, torch.float32, torch.float64)
 
 
-def _run(
+def run_cudnn_rnn(
     x: Tensor, weights: list[Tensor], a_layer: int, state: Tensor, cell: Tensor | None, *how: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     mode, hidden, projected, layers, batch_first, training, both_ways = how
     memory = _memory(weights, a_layer, _How(*how))
     sizes = (hidden, projected, layers, batch_first, 0.0, training, both_ways, [], None)
-    return torch.ops.aten._cudnn_rnn(x, weights, a_layer, memory, state, cell, mode, *sizes)[:4]
+    return torch._cudnn_rnn(x, weights, a_layer, memory, state, cell, mode, *sizes)[:4]
 
 
-def _run_backward(
+def run_cudnn_rnn_backward(
     gradient: Tensor,
     state_gradient: Tensor,
     cell_gradient: Tensor | None,
@@ -156,16 +156,18 @@ def _run_backward(
 def _memory(weights: list[Tensor], a_layer: int, how: _How) -> Tensor:
     """One tensor over the memory of all ``weights``: theirs if they lie side by side as cuDNN has them, or a copy."""
     first = weights[0]
-    places, extent = _places(tuple(each.shape for each in weights), a_layer, how, first.dtype, first.device)
-    storage, begin = first.untyped_storage(), first.storage_offset() - places[0]
-    address, end = storage.data_ptr(), (begin + extent) * first.element_size()
-    if begin >= 0 and end <= storage.nbytes():
-        for each, place in zip(weights, places, strict=True):
-            at = each.storage_offset() == begin + place and each.untyped_storage().data_ptr() == address
-            if not at or not each.is_contiguous():
+    key = first.shape[1], a_layer, how, first.dtype, first.device
+    places = _places.get(key)
+    if places is None:
+        places = _places[key] = _apart(functools.partial(_found_places, [w.shape for w in weights], *key[1:]))
+    begin, unit = first.storage_offset() - places.of_each[0], first.element_size()
+    if begin >= 0 and (begin + places.extent) * unit <= first.untyped_storage().nbytes():
+        address = first.data_ptr() - places.of_each[0] * unit
+        for each, place in zip(weights, places.of_each, strict=True):
+            if each.data_ptr() != address + place * unit or not each.is_contiguous():
                 break
         else:
-            return first.as_strided((extent,), (1,), begin)
+            return first.as_strided((places.extent,), (1,), begin)
     return _flat([each.view_as(each) for each in weights], a_layer, how)
 
 
@@ -177,18 +179,23 @@ def _flat(weights: list[Tensor], a_layer: int, how: _How) -> Tensor:
     )
 
 
-@functools.lru_cache(256)
-def _places(
-    shapes: tuple[torch.Size, ...], a_layer: int, how: _How, dtype: torch.dtype, device: torch.device
-) -> tuple[list[int], int]:
+class _Places(NamedTuple):
     """Where cuDNN has each of the weights, in elements from the first, and the number of elements of all."""
 
-    def place() -> tuple[list[int], int]:
-        weights = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
-        memory = _flat(weights, a_layer, how)
-        return [each.storage_offset() for each in weights], memory.numel()
+    of_each: list[int]
+    extent: int
 
-    return _apart(place)
+
+_places: dict[Any, _Places] = {}
+"""By the number of features, and what else decides about them."""
+
+
+def _found_places(
+    shapes: list[torch.Size], a_layer: int, how: _How, dtype: torch.dtype, device: torch.device
+) -> _Places:
+    weights = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
+    memory = _flat(weights, a_layer, how)
+    return _Places([each.storage_offset() for each in weights], memory.numel())
 
 
 # --- for tracing ------------------------------------------------------------------------------------------------------
@@ -209,7 +216,7 @@ def _layouts(
 
     def run() -> list[tuple[torch.Size, tuple[int, ...], torch.dtype]]:
         like = functools.partial(torch.zeros, dtype=dtype, device=device)
-        results = _run(like(x), [like(each) for each in weights], a_layer, like(state), cell and like(cell), *how)
+        results = run_cudnn_rnn(like(x), [like(each) for each in weights], a_layer, like(state), cell and like(cell), *how)
         return [(each.shape, each.stride(), each.dtype) for each in results]
 
     return _apart(run)
@@ -273,8 +280,8 @@ def _backward(ctx: Any, gradient: Tensor, of_state: Tensor, of_cell: Tensor, _: 
     return first[0], rest, None, first[1], first[2], *[None] * len(ctx.how)
 
 
-_library.impl("cudnn_rnn", _run, "CompositeExplicitAutograd")
-_library.impl("cudnn_rnn_backward", _run_backward, "CompositeExplicitAutograd")
+_library.impl("cudnn_rnn", run_cudnn_rnn, "CompositeExplicitAutograd")
+_library.impl("cudnn_rnn_backward", run_cudnn_rnn_backward, "CompositeExplicitAutograd")
 torch.library.register_fake("torchmux::cudnn_rnn", _fake, lib=_library)
 torch.library.register_fake("torchmux::cudnn_rnn_backward", _fake_backward, lib=_library)
 torch.library.register_autograd("torchmux::cudnn_rnn", _backward, setup_context=_save, lib=_library)

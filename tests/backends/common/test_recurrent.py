@@ -57,7 +57,7 @@ class _StandIn:
 def stand_in(monkeypatch):
     made = _StandIn()
     monkeypatch.setattr(recurrent, "_has_cudnn", lambda x: True)
-    monkeypatch.setattr(recurrent, "_run", made.run)
+    monkeypatch.setattr(recurrent, "run_cudnn_rnn", made.run)
     recurrent._layouts.cache_clear()
     with torch.library._scoped_library("torchmux", "FRAGMENT") as library:
         library.impl("cudnn_rnn", made.run, "CPU")
@@ -80,6 +80,16 @@ def test_all_steps_are_one_call(stand_in, kind, form):
     assert stand_in.calls[-2:] == ["forward", "backward"]
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), layer(x))
+
+
+def test_native_calls_it_directly(stand_in):
+    layer, x = nn.GRU(3, 4), torch.randn(2, 5, 3)
+    compiled = torchmux.compile(lambda x: layer(x * 2)[0] + 1, backend="native")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), layer(x * 2)[0] + 1)
+        stand_in.calls.clear()
+        compiled(x)
+    assert stand_in.calls == ["forward"]
 
 
 def test_states_have_gradients_and_frozen_weights_none(stand_in):

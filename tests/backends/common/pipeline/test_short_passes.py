@@ -94,7 +94,7 @@ def test_what_is_short(taken):
     compiled = torchmux.compile(program, backend="native", fullgraph=True)
     gradients_of(compiled, USES["sum"], 2)
     gradients_of(compiled, USES["strided gradient"])
-    assert taken == ["forward", "backward"] * 3
+    assert taken[2:] == ["forward", "backward"] * 2  # the first backward pass may have to be compiled
 
 
 @pytest.mark.skipif(not SYMBOLIC, reason="they take the long way with this version of torch")
