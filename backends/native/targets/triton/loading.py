@@ -14,6 +14,7 @@ import torch
 
 from torchmux import torch_internals as internals
 
+from ....common.pipeline.promises import copied
 from .. import rows_operator  # noqa: F401  # which code calls
 from ..loaded import Loaded
 
@@ -33,7 +34,9 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
     else:
         device = torch.device(own["device"])
         names = _on(device, own, built)
-        names |= {name: aligned(constants[of], constants[of].stride()) for name, of in own["constants"].items()}
+        for name, of in own["constants"].items():
+            constant = constants[of].to(device)
+            names[name] = aligned(constant, constant.stride())
         around = _within(device) if torch.cuda.device_count() > 1 else None
     if not own["timers"]:
         return Loaded(names, around=around)
@@ -97,8 +100,7 @@ def aligned(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     )
     if right and tensor.data_ptr() % ALIGNMENT == 0:
         return tensor
-    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(tensor)
+    return copied(tensor, strides)
 
 
 def _within(device: torch.device) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
