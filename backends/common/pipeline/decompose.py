@@ -336,7 +336,7 @@ def formulas_as_in_eager() -> contextlib.AbstractContextManager[None]:
         if internals.DispatchKey.Autograd in kernels:
             kernels[internals.DispatchKey.Autograd] = _multilabel_margin_loss
 
-    return _changed_kernels([torch.ops.aten.multilabel_margin_loss_forward.default], change)
+    return changed_kernels([torch.ops.aten.multilabel_margin_loss_forward.default], change)
 
 
 def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
