@@ -57,7 +57,7 @@ def decompositions(trial: Trial) -> Any:
             torch.linalg.ldl_solve(symmetric, order, b.detach()), vectors @ (values.exp()[..., None] * vectors.mT),
             left @ (sizes[..., None] * 2 * right), torch.linalg.householder_product(reflected, scales),
             torch.ormqr(reflected, scales, b.detach(), left=True, transpose=True), torch.linalg.vecdot(p, p.flip(0)),
-            torch.linalg.vecdot(p, p.mT, dim=1), torch.linalg.tensorsolve(p[0], b[0, :, 0]),
+            torch.linalg.vecdot(p, p.triu(), dim=1), torch.linalg.tensorsolve(p[0], b[0, :, 0]),
             torch.linalg.tensorinv(p[0].reshape(4, 2, 2), ind=1), torch.linalg.solve_ex(p, b).result,
             torch.linalg.matrix_rank(p.detach(), rtol=0.3), torch.pinverse(p[0]), torch.linalg.solve(p, b[..., 0]),
             torch.linalg.pinv(p, hermitian=True), torch.linalg.multi_dot((b[0, :, 0], p[0], p[1], b[0, :, 1])),
