@@ -273,7 +273,7 @@ class _Application:
             backward_graph = backward.close([v.arg(tr) for v in gradients if not _is_none(v)])
             carried = list(backward.captures)
         left = [value for value in forward.left_behind() if not any(value is other for other in computed)]
-        written = [self.args[place].node for place in dirty]
+        written = _nodes([self.args[place] for place in dirty])
         forward_graph = forward.close([*(value.arg(tr) for value in (*computed, *left)), *carried], written=written)
         places = itertools.count()
         layout = Layout(
@@ -281,7 +281,7 @@ class _Application:
             outputs=len(computed) + len(left),
             graded=tuple(i for i, value in enumerate(computed) if self._has_gradient(value)),
             constant=_constant([*computed, *left], [*(computed if in_list else self.ctx.constant), *left]),
-            dirty=tuple(map(self._tensors().index, written)),
+            dirty=tuple(map(_nodes(self.args).index, written)),
             saved=tuple(i for i, node in enumerate(carried) if node in _nodes(self.ctx.saved)),
             gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
             materialize=self.ctx.materialize,
@@ -316,9 +316,6 @@ class _Application:
         """Break at a write that autograd must not see, and does where a compiler has made a graph of it."""
         if writes_through_data(forward.graph):
             raise GraphBreak(breaks.REGION, f"{forward.what} writes to a tensor through .data, behind autograd's back")
-
-    def _tensors(self) -> list[Node]:
-        return [value.node for value in self.args if isinstance(value, TensorValue)]
 
     def _dirty(self, outputs: list[Value], in_list: bool) -> list[int]:
         """The places of the arguments that forward changes and returns.
@@ -426,7 +423,7 @@ class _Application:
 
     def _emit(self, forward: Region, forward_graph: Any, backward_graph: Any, layout: Layout) -> list[Value]:
         tr = self.tr
-        tensors = self._tensors()
+        tensors = _nodes(self.args)
         hidden = [node for node in forward.captures if node not in tensors]
         places = {node: i for i, node in reversed(list(enumerate([*tensors, *hidden])))}
         layout = layout._replace(order=tuple(places[node] for node in forward.captures))

@@ -196,8 +196,8 @@ class Region:
     ) -> GraphModule:
         """The finished graph module: it takes the parameters and then ``captures``, by default all that there are.
 
-        It returns ``outputs``, which may lie in graphs around it, as a flat tuple.  It may write to ``written``, tensors
-        from outside.
+        It returns ``outputs``, which may lie in graphs around it, as a flat tuple.  It may write to
+        ``written`` from outside.
         """
         for node, (example, version) in self._versions.items():
             if node not in written and version != _version(example):
