@@ -77,15 +77,19 @@ def _compiled(
 
     It takes the inputs without those at the positions of ``frozen``, which are constants.
     """
+    import torch
+
     from torchmux import torch_internals as internals
 
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
-    from .common.pipeline.decompose import lstms_as_in_eager
     from .common.pipeline.derivatives import refuse
     from .common.pipeline.runtime import eager_when_overlap_differs
+    from .common.recurrent import recurrent_as_in_eager
 
     if returns_views_of_subclasses(gm):
         raise GraphRefused(VIEW_OF_SUBCLASS)
+    if any(isinstance(given, torch.Tensor) and given.is_neg() for given in example_inputs):
+        raise GraphRefused("an input is negative by a flag, and Inductor reads what is in its memory")
     mode, fakes = fake_inputs(gm, example_inputs)
     given = [position for position in range(len(fakes)) if position not in frozen]
     sizes = [(given.index(position), dim) for position, dim in _sizes(fakes) if position not in frozen]
@@ -96,7 +100,7 @@ def _compiled(
         with (
             internals.tracing_with(mode),
             internals.functorch_config().patch(backward_pass_autocast="off"),
-            lstms_as_in_eager(gm, differentiated=_takes_gradients()),
+            recurrent_as_in_eager(gm, differentiated=_takes_gradients()),
         ):
             compiled = internals.inductor_compile_fx().compile_fx(
                 _as_torchs_own(gm, example_inputs, fakes, len(sizes), frozen),

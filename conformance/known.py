@@ -444,6 +444,18 @@ class Inductor(Requirements):
     )
 
 
+class Cudagraphs(Requirements):
+    """torch's kernels, recorded."""
+
+    backend = "cudagraphs"
+    expected = (
+        Expected(
+            "semantics/turns/interrupts",
+            "A recording has the kernels that a program's operator launches, not what its Python code does besides.",
+        ),
+    )
+
+
 class Auto(Requirements):
     """``auto``, waiting for the decision on each graph."""
 
@@ -460,7 +472,7 @@ class Auto(Requirements):
 
 
 REQUIREMENTS: dict[str, type[Requirements]] = {
-    str(each.backend): each for each in (Native, Onnxrt, Openvino, Tvm, Inductor, Auto)
+    str(each.backend): each for each in (Native, Onnxrt, Openvino, Tvm, Inductor, Cudagraphs, Auto)
 }
 """By backend name; the other backends have no known failures."""
 

@@ -12,6 +12,7 @@ import signal
 import statistics
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -320,7 +321,9 @@ def in_a_copy(trial: Trial) -> Any:
     compiled, x = trial.compile(lambda x: (x.sin() + 1) * x.sum(0)), trial.tensor(4, 6)
     first = compiled(x)
     source, told = os.pipe()
-    copy = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on, if there are threads
+        copy = os.fork()
     if not copy:
         with contextlib.suppress(BaseException):
             results = compiled(x), trial.run(lambda x: x.cos() * 3 - 1, x)

@@ -35,6 +35,8 @@ class Cudagraphs:
                 return "indexing by a mask waits for the GPU to learn the size"
         elif any(tag in op.tags for tag in _WAITING):
             return "its result determines sizes or numbers on the CPU, which waits for the GPU"
+        elif torch.Tag.cudagraph_unsafe in op.tags:
+            return "it is tagged as unsafe in CUDA graphs"
         for value in node.all_input_nodes:
             held = value.meta.get("val")
             for tensor in held if isinstance(held, (tuple, list)) else (held,):

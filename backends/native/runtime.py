@@ -15,8 +15,9 @@ from torchmux import logs, torch_internals as internals
 from torchmux.registry.spec import ToolFile
 from torchmux.stages import stage
 
+from ..common import recurrent
 from ..common.cache.code_or_refusal import Code
-from ..common.pipeline.promises import brought
+from ..common.pipeline.promises import brought, copied
 from . import faults, targets
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ def fit(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         return tensor
     if all(s <= 1 or a == b for s, a, b in zip(tensor.shape, tensor.stride(), strides, strict=True)):
         return tensor
-    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(tensor)
+    return copied(tensor, strides)
 
 
 def shown(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
@@ -83,6 +83,7 @@ class NativeFunction:
         namespace: dict[str, Any] = {
             "torch": torch,
             "ops": torch.ops,
+            "recurrent": recurrent,
             "empty": internals.new_on_cpu,
             "array": array,
             "pack": struct.pack,

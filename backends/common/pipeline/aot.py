@@ -22,6 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
+from ..recurrent import recurrent_as_in_eager
 from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
 from .decompose import (
@@ -31,7 +32,6 @@ from .decompose import (
     draws_kept,
     drop_dead_code,
     kept_whole,
-    lstms_as_in_eager,
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
@@ -103,7 +103,7 @@ def trace_inference(
         results[:] = CastingInside(gm).run(*args)
         return tuple(results)
 
-    with tracing(mode), kept_whole(whole), lstms_as_in_eager(gm, differentiated=False):
+    with tracing(mode), kept_whole(whole), recurrent_as_in_eager(gm, differentiated=False):
         traced = make_fx(run, decomposition_table=table)(*inputs)
     simplify.drop_detach_in_place(traced.graph)
     if not any(aliasing.writes(n) for n in traced.graph.nodes):
@@ -246,7 +246,7 @@ def _through_autograd(
         # Programs leave a region of autocast before backward, which eager then computes in the dtypes it finds.
         internals.functorch_config().patch(donated_buffer=False, backward_pass_autocast="off"),
         internals.draws_have_effects(),
-        lstms_as_in_eager(gm, differentiated=True),
+        recurrent_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),
         differentiated_whole(whole),
         resized_as_in_eager(),

@@ -257,7 +257,7 @@ def _ignoring() -> dict[Any, tuple[int, ...]]:
 
 
 @contextlib.contextmanager
-def _changed_kernels(operators: Iterable[Any], change: Callable[[Any, dict[Any, Any]], None]) -> Iterator[None]:
+def changed_kernels(operators: Iterable[Any], change: Callable[[Any, dict[Any, Any]], None]) -> Iterator[None]:
     """While this lasts, operators have the Python kernels that ``change`` makes of theirs, in the whole process."""
     saved = []
     for op in operators:
@@ -284,7 +284,7 @@ def resized_as_in_eager() -> contextlib.AbstractContextManager[None]:
         for key in kernels.keys() & {internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd}:
             kernels[key] = functools.partial(_by_size_or, kernels[key], op)
 
-    return _changed_kernels(_ignoring(), change)
+    return changed_kernels(_ignoring(), change)
 
 
 def _by_size_or(formula: Callable[..., Any], op: Any, *args: Any) -> Any:
@@ -338,21 +338,6 @@ def _native_batch_norm(
     return aten._native_batch_norm_legit_no_training(input, weight, bias, mean, variance, momentum, eps)
 
 
-@contextlib.contextmanager
-def lstms_as_in_eager(gm: torch.fx.GraphModule, *, differentiated: bool) -> Iterator[None]:
-    """While this lasts, the LSTMs of ``gm`` are traced to what eager computes.
-
-    oneDNN's hands None to its backward pass, which AOTAutograd does not keep; ATen's own is traced instead where the
-    graph is ``differentiated``.
-    """
-    if not any(n.op == "call_function" and "lstm" in getattr(n.target, "__name__", "") for n in gm.graph.nodes):
-        yield
-        return
-    onednn = internals.without_onednn() if differentiated else contextlib.nullcontext()
-    with internals.lstm_states_in_shape(), onednn:
-        yield
-
-
 def can_stay_whole(op: Any) -> bool:
     """Whether tracing could record the composite operator ``op`` itself.
 
@@ -377,7 +362,7 @@ def kept_whole(operators: Iterable[Any]) -> contextlib.AbstractContextManager[No
     def change(op: Any, kernels: dict[Any, Any]) -> None:
         kernels[key] = functools.partial(_decline_to_tracer, op, kernels.get(key))
 
-    return _changed_kernels(operators, change)
+    return changed_kernels(operators, change)
 
 
 def differentiated_whole(operators: Iterable[Any]) -> contextlib.AbstractContextManager[None]:
@@ -391,7 +376,7 @@ def differentiated_whole(operators: Iterable[Any]) -> contextlib.AbstractContext
             kernels.pop(key, None)
 
     packets = [each.overloadpacket for each in operators]
-    return _changed_kernels([getattr(packet, name) for packet in packets for name in packet.overloads()], change)
+    return changed_kernels([getattr(packet, name) for packet in packets for name in packet.overloads()], change)
 
 
 def _decline_to_tracer(op: Any, formula: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:

@@ -18,6 +18,7 @@ from torch.fx import Graph, Node
 from torchmux.registry.errors import CompilationFailed
 
 from . import aliasing
+from .overlap import is_overlapping
 
 log = logging.getLogger("torchmux.fallback")
 
@@ -59,6 +60,24 @@ def keeper(promise: Promise, name: str) -> Any:
     return kept
 
 
+def copied(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """A copy of ``value`` with these strides, by which several elements may share memory, as those of a row repeated.
+
+    Raises:
+        RuntimeError: they share memory otherwise than by a stride of zero, and ``value`` has other strides.
+    """
+    copy = written = value.new_empty_strided(value.shape, strides)
+    read = value
+    for dim, (size, stride) in enumerate(zip(value.shape, strides, strict=True)):
+        if not stride and size > 1:
+            written, read = written.narrow(dim, 0, 1), read.narrow(dim, 0, 1)
+    if value.stride() == tuple(strides) and is_overlapping(written):
+        extent = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, strides, strict=True))
+        return value.as_strided((extent,), (1,)).clone().as_strided(value.shape, strides)
+    written.copy_(read)
+    return copy
+
+
 def layout_keeper(promise: Promise) -> Any:
     """A function that returns its argument, a tensor, with the strides that were promised, as far as they are known."""
     strides = None if None in promise[2] else tuple(promise[2])
@@ -66,7 +85,7 @@ def layout_keeper(promise: Promise) -> Any:
     def laid_out(value: torch.Tensor) -> torch.Tensor:
         if strides is None or value.stride() == strides or len(strides) != value.dim():
             return value
-        return value.new_empty_strided(value.shape, strides).copy_(value)
+        return copied(value, strides)
 
     laid_out.__name__ = laid_out.__qualname__ = "laid_out"
     return laid_out

@@ -155,20 +155,35 @@ def _elu(ctx: Context, a: Value, alpha: Any = 1, scale: Any = 1, input_scale: An
 
 @lowers(aten.hardsigmoid.default)
 def _hardsigmoid(ctx: Context, a: Value) -> Value:
-    return elementwise(ctx, _hard_sigmoid, a)
+    return elementwise(ctx, lambda x: _sixth(ctx, _up_to_six(x)), a)
 
 
-def _hard_sigmoid(x: Node) -> Node:
-    return binary("div", binary("minimum", binary("maximum", _plus(x, 3), _num(x, 0)), _num(x, 6)), _num(x, 6))
+@lowers(aten.hardsigmoid_backward.default)
+def _hardsigmoid_backward(ctx: Context, grad: Value, a: Value) -> Value:
+    def element(g: Node, x: Node) -> Node:
+        share = _sixth(ctx, g) if ctx.program.device.type != "cpu" else _scaled(g, 1 / 6)
+        inside = where(compare("lt", x, _num(x, 3)), share, _num(g, 0))
+        return where(compare("gt", x, _num(x, -3)), inside, _num(g, 0))
+
+    return elementwise(ctx, element, grad, a)
+
+
+_SIXTH = 0.16666667163372040
+"""A sixth in float32."""
+
+
+def _sixth(ctx: Context, x: Node) -> Node:
+    """A sixth of ``x`` as eager has it: on a GPU it is a number of float32, in float64 as well."""
+    return binary("div", x, _num(x, 6)) if ctx.program.device.type == "cpu" else _scaled(x, _SIXTH)
+
+
+def _up_to_six(x: Node) -> Node:
+    return binary("minimum", binary("maximum", _plus(x, 3), _num(x, 0)), _num(x, 6))
 
 
 @lowers(aten.hardswish.default)
 def _hardswish(ctx: Context, a: Value) -> Value:
-    def element(x: Node) -> Node:
-        gate = binary("minimum", binary("maximum", _plus(x, 3), _num(x, 0)), _num(x, 6))
-        return binary("div", binary("mul", x, gate), _num(x, 6))
-
-    return elementwise(ctx, element, a)
+    return elementwise(ctx, lambda x: _sixth(ctx, binary("mul", x, _up_to_six(x))), a)
 
 
 @lowers(aten.softplus.default)

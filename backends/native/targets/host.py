@@ -190,8 +190,8 @@ _DIRECT = {
         "cumprod", "logcumsumexp", "grid_sampler_2d", "grid_sampler_3d", "histc", "kthvalue", "masked_scatter",
         "median.dim", "sort", "topk",
     )
-}  # fmt: skip
-"""Functions of torch that call an operator in half the time that ``torch.ops`` takes."""
+} | {f"torchmux::{name}": f"recurrent.run_{name}" for name in ("cudnn_rnn", "cudnn_rnn_backward")}  # fmt: skip
+"""Functions that do what an operator does in half the time that ``torch.ops`` takes, or less."""
 
 
 def _function_of(op: Any) -> str:

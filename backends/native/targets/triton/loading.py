@@ -14,6 +14,7 @@ import torch
 
 from torchmux import torch_internals as internals
 
+from ....common.pipeline.promises import copied
 from .. import rows_operator  # noqa: F401  # which code calls
 from ..loaded import Loaded
 
@@ -97,8 +98,7 @@ def aligned(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     )
     if right and tensor.data_ptr() % ALIGNMENT == 0:
         return tensor
-    copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(tensor)
+    return copied(tensor, strides)
 
 
 def _within(device: torch.device) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torchmux
+from torchmux.backends.common.pipeline.promises import copied
 from torchmux.registry.errors import CompilationFailed
 
 NAME = "torchmux_promises"
@@ -95,3 +96,22 @@ def test_other_strides_where_they_are_seen(operators, backend) -> None:
     found = torchmux.compile(program, backend=backend)(x)
     assert torch.equal(found[0], y + 1)
     assert torch.equal(found[1], y[3:8] * 2)
+
+
+ROW = torch.arange(24.0)
+OVERLAPPING = {
+    "a row repeated": (ROW[1:7].expand(5, 6), (0, 1)),
+    "windows": (ROW.unfold(0, 4, 1), (1, 1)),
+    "windows repeated": (ROW.unfold(0, 4, 1).expand(3, 21, 4), (0, 1, 1)),
+    "a column repeated from a copy": (ROW[1:7].expand(5, 6).contiguous(), (0, 1)),
+    "nothing": (ROW[:0].expand(5, 0), (0, 1)),
+    "one by one": (ROW[::2], (1,)),
+}
+
+
+@pytest.mark.parametrize(("value", "strides"), OVERLAPPING.values(), ids=OVERLAPPING)
+def test_copies_have_strides_by_which_elements_share_memory(value, strides):
+    copy = copied(value, strides)
+    assert copy.stride() == strides
+    assert torch.equal(copy, value)
+    assert copy.untyped_storage().data_ptr() != value.untyped_storage().data_ptr() or not value.numel()

@@ -116,6 +116,7 @@ ON_A_GPU = {
     "hardtanh": (lambda x: torch.ops.aten.hardtanh_backward(x, x * 2, -1.0, 1.0), "<= -1.0", "> -1.0"),
     "elu": (lambda x: torch.ops.aten.elu_backward(x, 1.0, 1.0, 1.0, False, x * 2), "<= 0.0", "> 0.0"),
     "hardswish": (lambda x: torch.ops.aten.hardswish_backward(x, x * 2), "< 3.0", ">= 3.0"),
+    "a sixth": (torch.nn.functional.hardswish, "0.1666666716337204", "fn.div"),
 }
 
 

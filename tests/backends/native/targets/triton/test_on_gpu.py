@@ -194,6 +194,14 @@ def test_more_than_two_billion_bytes() -> None:
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_inputs_that_overlap_themselves_at_odd_addresses(mode: str) -> None:
+    row = torch.randn(67, device="cuda")
+    call = compiled(lambda x: x.sum(0) * 2, mode)
+    for x in (row[1:].expand(5, 66), row[1:].unfold(0, 8, 1), row[3:].expand(5, 64), row[3:].unfold(0, 4, 2)):
+        torch.testing.assert_close(call(x), x.sum(0) * 2)
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_writing_to_inputs(mode: str) -> None:
     """An input that lies otherwise than the code expects, and one that starts at an odd address."""
 
