@@ -20,7 +20,7 @@ _UNDECLARED = ("mismatch", "crash", "timeout", "xpass")
 
 @dataclass(frozen=True)
 class Standing:
-    """The outcome of a published run: the number of cases, and of failures that the backend does not declare or does."""
+    """The outcome of a published run: how many cases, failures that the backend does not declare, and declared ones."""
 
     cases: int
     failures: int
