@@ -18,6 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..breaks import GraphBreak
 from ..bytecode.normalize import Program
+from ..capture.attempts import Assumptions
 from ..guards.guards import GuardSet
 from ..guards.loader import Names
 from ..guards.sources import Source
@@ -128,6 +129,7 @@ class Recording(Protocol):
     subclass_inputs: dict[Value, torch.Tensor]  # what consists of inputs, and the tensors of this call
     whole_subclasses: bool  # those that consist of others are nodes
     op_count: int
+    assumptions: Assumptions
     reads_numbers: bool  # from tensors, see ``values.scalars.ReadNumber``
     fake_mode: Any
     grad_enabled: Any  # a bool, or ``contexts.UNKNOWN_GRAD``
