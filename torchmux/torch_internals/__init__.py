@@ -166,6 +166,7 @@ from .python_library import broadcast_dims, calls_forward_alone, distribution_ch
 from .shape_env import (
     as_python,
     assumptions,
+    depends_on_data,
     dim_bounds,
     dim_kinds,
     factor_of,

@@ -27,6 +27,7 @@ from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
 from .decompose import (
     Table,
+    checks,
     corrections,
     differentiated_whole,
     draws_kept,
@@ -93,7 +94,7 @@ def trace_inference(
         raise NeedsAutograd("some tensors consist of others")
     if internals.has_dual_level(gm.graph):
         raise NeedsAutograd("forward derivatives are computed in it")
-    table = {**{op: function for op, function in table.items() if op not in whole}, **corrections()}
+    table = {**{op: function for op, function in table.items() if op not in whole}, **corrections(), **checks()}
     with tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
         inputs = [_alias(f) for f in fakes]
@@ -262,7 +263,7 @@ def _through_autograd(
             partition_fn=tangents.counted(
                 joint.noticed(_with_real_zeros(draws_kept(bases_saved(results_apart(min_cut)))))
             ),
-            decompositions=table,
+            decompositions={**table, **checks()},
             keep_inference_input_mutations=writes_inputs,
         )
         internals.keep_saved_buffers()

@@ -268,6 +268,24 @@ def corrections() -> Table:
     }
 
 
+def checks() -> Table:
+    """Operators whose trace has none of their checks: of a position that depends on data."""
+    return {torch.ops.aten.select.int: _select, torch.ops.aten.select_scatter.default: _select_scatter}
+
+
+def _select_scatter(x: Tensor, source: Tensor, dim: int, index: Any) -> Any:
+    return _select(x, dim, index)
+
+
+def _select(x: Tensor, dim: int, index: Any) -> Any:
+    """The operator itself, after a check of a position that only the data tells."""
+    if isinstance(index, torch.SymInt) and internals.depends_on_data(index):
+        words = f"select(): index out of range for tensor of size [{', '.join(map(str, x.shape))}] at dimension {dim}"
+        for holds in (index < x.shape[dim], index >= -x.shape[dim]):
+            torch.ops.aten._assert_scalar.default(holds, words)
+    return NotImplemented
+
+
 @functools.cache
 def _ignoring() -> dict[Any, tuple[int, ...]]:
     """The operators whose kernels for CPUs ignore a factor where a size stays, or becomes so many times what it was."""
