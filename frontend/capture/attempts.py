@@ -45,6 +45,7 @@ class Assumptions:
     enters_generators: bool = True  # those from outside that have not begun are traced (containers/generators.py)
     floats: frozenset[str] = frozenset()  # sources of floats that the backend needs as constants
     whole_subclasses: bool = False  # tensors that consist of others are nodes of the graph (trace/subclasses.py)
+    sizes_of_data: bool | None = None  # operators whose output size depends on data are captured; None: not yet tried
     ran: int = 0  # how often the program's own code had to run before
     stop: Stop | None = None
 
@@ -123,6 +124,24 @@ class SubclassesStayWhole(Restart):
 
     def next(self, assumptions: Assumptions) -> Assumptions:
         return assumptions.instead(whole_subclasses=True)
+
+
+class SizesOfDataNeeded(Restart):
+    """A loop would run in eager for an operator whose output size depends on data."""
+
+    for_good = True
+
+    def next(self, assumptions: Assumptions) -> Assumptions:
+        return assumptions.instead(sizes_of_data=True)
+
+
+class SizesOfDataGivenUp(Restart):
+    """With such operators in the graph, it breaks all the same, or cannot be compiled."""
+
+    for_good = True
+
+    def next(self, assumptions: Assumptions) -> Assumptions:
+        return assumptions.instead(sizes_of_data=False, symbolic=False)
 
 
 class StateChanged(Restart):

@@ -22,7 +22,16 @@ from ..trace.trace import Trace
 from ..values.base import Value
 from . import attempts, finish
 from .assumed_branches import leaves_no_trace
-from .attempts import Assumptions, BreakFound, ClassNeeded, NothingExpected, Stop
+from .attempts import (
+    Assumptions,
+    BreakFound,
+    ClassNeeded,
+    NothingExpected,
+    Restart,
+    SizesOfDataGivenUp,
+    SizesOfDataNeeded,
+    Stop,
+)
 from .captured import Captured, CodeState
 from .tracebacks import stands_for
 
@@ -63,7 +72,7 @@ def capture(
             dynamic,
             automatic,
             scalars=fullgraph or config.capture_scalar_outputs,
-            dynamic_outputs=fullgraph or config.capture_dynamic_output_shape_ops,
+            dynamic_outputs=fullgraph or config.capture_dynamic_output_shape_ops or bool(assumptions.sizes_of_data),
             fixed=assumptions.floats,
             shapes=shapes,
         )
@@ -72,7 +81,7 @@ def capture(
         try:
             if result is not None:
                 eager_policy.check(tr, asked_for)
-                return finish.at_return(tr, state, result, compile_graph)
+                return _compiled(tr, state, result, compile_graph)
             assert stop is not None
             if stop.eager_loop is not None:
                 return finish.before_loop(tr, state, stop, compile_graph)
@@ -94,6 +103,15 @@ def capture(
     stands_for(captured.code, frame.f_code)
     logs.captured(frame.f_code, captured)
     return captured
+
+
+def _compiled(tr: Trace, state: CodeState, result: Value, compile_graph: Callable[..., Callable]) -> Captured:
+    try:
+        return finish.at_return(tr, state, result, compile_graph)
+    except Exception as error:
+        if not tr.assumptions.sizes_of_data or isinstance(error, Restart):
+            raise
+        raise SizesOfDataGivenUp(f"{type(error).__name__}: {error}") from error
 
 
 def _trace(
@@ -143,6 +161,8 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
         raise ClassNeeded("the graph breaks after a postponed class statement") from broke
     if tr.texts and not (broke.is_error or broke.whole_frame):
         raise NothingExpected("the graph breaks after a text that only an assumed branch reads") from broke
+    if tr.assumptions.sizes_of_data and not broke.is_error:
+        raise SizesOfDataGivenUp(broke.reason) from broke
     known = tr.assumptions.stop
     if broke.is_error or broke.whole_frame or (known is not None and tr.step >= known.step):
         broke.guards = finish.guards_of(tr)
@@ -150,6 +170,8 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
     loop = eager_policy.left_to_eager(tr, broke.kind)
     if loop is None:
         raise BreakFound(Stop(tr.step, broke))
+    if broke.kind == breaks.DYNAMIC_OUTPUT and tr.assumptions.sizes_of_data is None and not tr.dims.dynamic_outputs:
+        raise SizesOfDataNeeded(f"{broke.reason}, whose output size depends on data, in a loop") from broke
     broke.reason = eager_policy.note(broke.reason)
     stop = Stop(loop.step, broke, loop.head)
     if loop.step:

@@ -13,7 +13,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..capture.attempts import NeedsShapeEnv
+from ..capture.attempts import NeedsShapeEnv, SizesOfDataGivenUp
 from ..guards.kinds.numbers import AtLeast, AtMost, Decides, FitsFloat32, IsInt64
 from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
@@ -24,6 +24,9 @@ from ..values.tensors import TensorValue
 from .dynamic import Dims, DynamicDims
 from .read_numbers import as_tensor
 from .shape_env import ShapeSource, check_bounds
+
+_MOST_UNROLLED = 2000
+"""Operators of loops over sizes that depend on data in one graph; compiling more takes longer than it saves."""
 
 # Operators that mean the same for Python's numbers, which the graph computes with.
 _PYTHONS = frozenset(
@@ -212,6 +215,8 @@ class SymbolicNumbers(Tracer):
             raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a data-dependent size")
         bindings = ti.new_unbacked_symbols(self.shape_env, node.meta["example_value"])
         if bindings:
+            if self.assumptions.sizes_of_data and self.op_count > _MOST_UNROLLED:
+                raise SizesOfDataGivenUp(f"a loop has more than {_MOST_UNROLLED} operators")
             self.has_unbacked = True
             node.meta["unbacked_bindings"] = bindings
             for symbol in bindings:

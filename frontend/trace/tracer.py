@@ -18,6 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..breaks import GraphBreak
 from ..bytecode.normalize import Program
+from ..capture.attempts import Assumptions
 from ..guards.guards import GuardSet
 from ..guards.loader import Names
 from ..guards.sources import Source
@@ -128,6 +129,7 @@ class Recording(Protocol):
     subclass_inputs: dict[Value, torch.Tensor]  # what consists of inputs, and the tensors of this call
     whole_subclasses: bool  # those that consist of others are nodes
     op_count: int
+    assumptions: Assumptions
     reads_numbers: bool  # from tensors, see ``values.scalars.ReadNumber``
     fake_mode: Any
     grad_enabled: Any  # a bool, or ``contexts.UNKNOWN_GRAD``
@@ -144,6 +146,9 @@ class Recording(Protocol):
 
     def writes_inputs(self, except_for: Any = None) -> bool:
         """Whether the graph writes to any of its inputs, or to any but one."""
+
+    def shares_memory_with_input(self, value: Any) -> bool:
+        """Whether a tensor is an input of the graph, or shows memory of one."""
 
     def numpy_argument(self, number: Any) -> Any:
         """What an operator gets in the place of a NumPy number."""

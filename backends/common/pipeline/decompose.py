@@ -32,7 +32,7 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX, **_losses(kept), **_contiguous(kept)}
+    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX, **_losses(kept), **_contiguous(kept), **_dropped(kept)}
 
 
 def _contiguous(table: Table) -> Table:
@@ -48,6 +48,24 @@ def _contiguous(table: Table) -> Table:
         return table[shuffle](x, groups).contiguous(memory_format=layout)
 
     return {sigmoid: log_sigmoid, shuffle: channel_shuffle}
+
+
+def _dropped(table: Table) -> Table:
+    """The kernel for a CPU multiplies by a number of the type of the gradient."""
+    backward = torch.ops.aten.native_dropout_backward.default
+
+    def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+        if grad.device.type != "cpu" or not grad.is_floating_point() or scale == 0:
+            return table[backward](grad, mask, scale)
+        return torch.where(mask, grad * dropout_factor(grad.dtype, 1 / scale), grad * 0.0)
+
+    return {backward: native_dropout_backward}
+
+
+def dropout_factor(dtype: torch.dtype, kept: float) -> float:
+    """What eager's dropout on a CPU multiplies by, where it keeps this share of the elements."""
+    with internals.without_modes():
+        return torch.ones((), dtype=dtype).div_(kept).item()
 
 
 def _losses(table: Table) -> Table:
@@ -248,6 +266,24 @@ def corrections() -> Table:
         aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
         **{op: functools.partial(_resized, op) for op in resizing},
     }
+
+
+def checks() -> Table:
+    """Operators whose trace has none of their checks: of a position that depends on data."""
+    return {torch.ops.aten.select.int: _select, torch.ops.aten.select_scatter.default: _select_scatter}
+
+
+def _select_scatter(x: Tensor, source: Tensor, dim: int, index: Any) -> Any:
+    return _select(x, dim, index)
+
+
+def _select(x: Tensor, dim: int, index: Any) -> Any:
+    """The operator itself, after a check of a position that only the data tells."""
+    if isinstance(index, torch.SymInt) and internals.depends_on_data(index):
+        words = f"select(): index out of range for tensor of size [{', '.join(map(str, x.shape))}] at dimension {dim}"
+        for holds in (index < x.shape[dim], index >= -x.shape[dim]):
+            torch.ops.aten._assert_scalar.default(holds, words)
+    return NotImplemented
 
 
 @functools.cache

@@ -60,6 +60,12 @@ class Forms(Protocol):
     def filters(self, taps: int) -> bool:
         """Whether loops compute convolutions in which each channel has a window of its own with so many elements."""
 
+    def multiplies_windows(self, images: Value, weight: Value) -> bool:
+        """Whether a convolution whose windows do not overlap is a product of matrices.
+
+        All sizes but the number of images are known numbers.
+        """
+
     def sums_squares_widely(self) -> bool:
         """Whether variances and standard deviations add float64, as eager's kernels for the same device do."""
 

@@ -12,8 +12,10 @@ import torch
 from torchmux import torch_internals as internals
 
 from ...common.collectives import NAMESPACES
+from ...common.pipeline.decompose import dropout_factor
 from ..ir import index
-from ..ir.operations import Unsupported, binary, const
+from ..ir.expressions import Node
+from ..ir.operations import Unsupported, binary, const, where
 from ..ir.program import TensorRef
 from ..ir.values import Value, scalar
 from .registry import Context, aten, lowers, table
@@ -82,9 +84,11 @@ IN_PLACE = {
 }
 
 
-def call_in_place(ctx: Context, op: Any, args: Any, kwargs: Any) -> Value:
-    """Call the in-place form of ``op`` on a copy of its first argument."""
-    copy = ctx.program.copy(args[0], ctx.strides())
+def call_in_place(ctx: Context, op: Any, args: Any, kwargs: Any, traced: Any = None) -> Value:
+    """Call the in-place form of ``op`` on a copy of its first argument, which lies as the fake tensor ``traced`` does,
+    or as the result.
+    """
+    copy = ctx.program.copy(args[0], ctx.strides(traced))
     assert copy.place is not None
     ctx.program.call(op, prepared((copy, *args[1:]), ctx), prepared(kwargs, ctx), [copy.place.buffer])
     return copy
@@ -254,8 +258,19 @@ def is_known(op: Any) -> bool:
 
 @lowers(aten.native_dropout.default)
 def _dropout(ctx: Context, a: Value, probability: float, train: bool | None) -> Any:
-    if probability != 1 or train is False:
+    if probability == 1 and train is not False:
+        # torch's operator draws numbers for a mask of nothing; eager's dropout does not.
+        dropped = Value(a.sizes, a.dtype, lambda at: binary("mul", a.at(at), const(0, a.at(at).dtype)))
+        return dropped, scalar(False, torch.bool, a.sizes)
+    traced = ctx.fake(ctx.node.args[0])
+    if train is False or traced.device.type != "cpu" or ctx.strides(traced) != ctx.strides(ctx.val[1]):
         return call(ctx, aten.native_dropout.default, (a, probability, train), {})
-    # torch's operator draws numbers for a mask of nothing; eager's dropout does not.
-    dropped = Value(a.sizes, a.dtype, lambda at: binary("mul", a.at(at), const(0, a.at(at).dtype)))
-    return dropped, scalar(False, torch.bool, a.sizes)
+    # The numbers are torch's, drawn in the order in which the argument lies in eager.  The rest is a loop.
+    mask = call_in_place(ctx, aten.bernoulli_.float, (scalar(False, torch.bool, a.sizes), 1 - probability), {}, traced)
+    factor = dropout_factor(a.dtype, 1 - probability)
+
+    def element(at: Any) -> Node:
+        node = a.at(at)
+        return binary("mul", node, where(mask.at(at), const(factor, node.dtype), const(0, node.dtype)))
+
+    return Value(a.sizes, a.dtype, element), mask

@@ -1,22 +1,30 @@
-"""Convolutions, as abstract operations on images in the layout that suits the target; small depthwise ones as loops."""
+"""Convolutions, as abstract operations on images in the layout that suits the target; small depthwise ones as loops,
+and those whose windows do not overlap as products of matrices."""
 
 from __future__ import annotations
 
 import itertools
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..ir import index, operations as ops
 from ..ir.expressions import Buffer, Node, compute_type
+from ..ir.index import Index
 from ..ir.layout import channels_last, image_layout
 from ..ir.products import Convolution
-from ..ir.program import TensorRef
-from ..ir.values import Value
+from ..ir.program import Program, TensorRef
+from ..ir.values import Place, Value
 from ..rewrites.convolution_operator import CONVOLUTION
-from .calls import buffers_for, prepared
-from .joining import framed
+from .calls import buffers_for, call, prepared
+from .joining import framed, within
 from .pointwise import converted
+from .products import product
+from .reductions import reduce
 from .registry import Context, aten, lowers
 
 _OP = aten.convolution.default
@@ -24,10 +32,12 @@ _OP = aten.convolution.default
 
 @lowers(_OP)
 def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> Value:
-    rank = weight.rank - 2
-    settings = tuple([*s] * rank if isinstance(s, list) and len(s) == 1 else s for s in settings)  # one for all
+    settings = _of_each_dimension(weight, settings)
     if _is_filter(ctx, x, weight, settings):
         return _filtered(ctx, x, weight, bias, *settings)
+    if (patches := _patches(ctx, x, weight, settings, ctx.sizes())) is not None:
+        plain = patches.spread(x, weight, ctx.sizes()) if settings[3] else patches.collected(x, weight)
+        return _shifted(ctx, plain, bias)
     order = _order(ctx, x, weight, settings)
     if order == "usual" and image_layout(x) is not None:
         usual = index.contiguous_strides(x.sizes)
@@ -58,6 +68,11 @@ def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> 
         )
     )
     return ctx.program.stored(buffer)
+
+
+def _of_each_dimension(weight: Value, settings: Sequence[Any]) -> tuple[Any, ...]:
+    """``settings``, of which a list may have one number for all dimensions."""
+    return tuple([*s] * (weight.rank - 2) if isinstance(s, list) and len(s) == 1 else s for s in settings)
 
 
 def _is_filter(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> bool:
@@ -204,3 +219,229 @@ def _without_gaps(ctx: Context, bias: Value | None) -> TensorRef | None:
     ctx.program.realize(bias, (1,))
     assert bias.place is not None
     return TensorRef.of(bias if bias.place.strides == (1,) else ctx.program.copy(bias))
+
+
+# --- windows that do not overlap ------------------------------------------------------------------------------------
+
+
+_LONG = 256
+"""Elements of a window from which on its product with a weight takes much longer than a copy of it: the weight is then
+packed once for all images."""
+
+
+@dataclass(frozen=True)
+class _Patches:
+    """Windows of ``sizes`` elements that begin every ``steps`` elements of an image, and share none.
+
+    Such a convolution is a product of matrices: of the windows of an image, which are its elements in another order,
+    and of the weight, whose dimensions are the channels of ``parts``, which have an element for each window, the
+    channels of the image, and those of a window.  A transposed convolution makes the image of the parts.
+    """
+
+    node: Any
+    program: Program
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.counts)
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.sizes)
+
+    def of(self, image: Value) -> Value:
+        """The windows of ``image``: images, windows in each dimension, channels, elements in each dimension."""
+        spatial = len(self.sizes)
+
+        def element(at: Any) -> Node:
+            n, channel, which, inside = at[0], at[spatial + 1], at[1 : spatial + 1], at[spatial + 2 :]
+            return image.at((n, channel, *(i * s + t for i, s, t in zip(which, self.steps, inside, strict=True))))
+
+        sizes = (image.sizes[0], *self.counts, image.sizes[1], *self.sizes)
+        if image.place is None:
+            return Value(sizes, image.dtype, element)
+        n, channel, *along = image.place.strides
+        strides = (n, *(s * step for s, step in zip(along, self.steps, strict=True)), channel, *along)
+        return Value(sizes, image.dtype, None, Place(image.place.buffer, strides, image.place.offset))
+
+    def rows(self, image: Value) -> Value:
+        """The windows of all images as rows of one matrix, in the order of :meth:`matrix`."""
+        windows = self._by_channels(self.of(image)) if _lies_by_channels(image) else self.of(image)
+        return windows.view((image.sizes[0] * self.count, image.sizes[1] * self.taps))
+
+    def columns(self, image: Value) -> Value:
+        """The windows as columns of a matrix for each image."""
+        spatial = len(self.sizes)
+        order = (0, *range(spatial + 1, 2 * spatial + 2), *range(1, spatial + 1))
+        return self.of(image).permute(order).view((image.sizes[0], image.sizes[1] * self.taps, self.count))
+
+    def matrix(self, weight: Value, image: Value | None = None) -> Value:
+        """The weight as a matrix, whose columns are in the order of the rows of ``image``."""
+        by_channels = image is not None and _lies_by_channels(image)
+        ordered = self._by_channels(weight) if by_channels else weight
+        return ordered.view((weight.sizes[0], weight.sizes[1] * self.taps))
+
+    def _by_channels(self, windows: Value) -> Value:
+        """With the channels behind the elements of a window, which come last."""
+        first = windows.rank - len(self.sizes) - 1
+        return windows.permute((*range(first), *range(first + 1, windows.rank), first))
+
+    def collected(self, image: Value, weight: Value) -> Value:
+        """The parts: the convolution of ``image``."""
+        n, (channels, depth) = image.sizes[0], weight.sizes[:2]
+        many = not _is(n, 1) and self.taps > 1 and int(depth) * self.taps >= _LONG  # type: ignore[arg-type]
+        if many or _lies_by_channels(image) or _is_half(image) or _is_turned(self.node):
+            made = self._product(self.rows(image), self.matrix(weight, image).permute((1, 0)))
+            return _channels_second(made.view((n, *self.counts, channels)))
+        return self._of_each(self.matrix(weight), self.columns(image)).view((n, channels, *self.counts))
+
+    def spread(self, parts: Value, weight: Value, sizes: Sequence[Index]) -> Value:
+        """The image of ``sizes``: the transposed convolution of ``parts``, and the gradient for an image."""
+        n, channels, spatial = sizes[0], sizes[1], len(self.sizes)
+        if _lies_by_channels(parts) or _is_half(parts):
+            rows = parts.permute((0, *range(2, parts.rank), 1)).view((n * self.count, parts.sizes[1]))
+            made = self._product(rows, self.matrix(weight)).view((n, *self.counts, channels, *self.sizes))
+            made = made.permute((0, spatial + 1, *range(1, spatial + 1), *range(spatial + 2, 2 * spatial + 2)))
+        else:
+            columns = parts.view((n, parts.sizes[1], self.count))
+            made = self._of_each(self.matrix(weight).permute((1, 0)), columns)
+            made = made.view((n, channels, *self.sizes, *self.counts))
+            made = made.permute((0, 1, *range(spatial + 2, 2 * spatial + 2), *range(2, spatial + 2)))
+
+        def element(at: Any) -> Node:
+            n, channel, *where = at
+            which = [index.floordiv(i, step) for i, step in zip(where, self.steps, strict=True)]
+            inside = [index.remainder(i, step) for i, step in zip(where, self.steps, strict=True)]
+            node = made.at((n, channel, *which, *inside))
+            for d, extent in enumerate(sizes[2:]):
+                if self.sizes[d] == self.steps[d] and self.counts[d] * self.steps[d] == extent:
+                    continue
+                held = ops.binary("and", within(which[d], 0, self.counts[d]), within(inside[d], 0, self.sizes[d]))
+                node = ops.masked(held, node, ops.const(0, node.dtype))
+            return node
+
+        return Value(tuple(sizes), parts.dtype, element)
+
+    def correlated(self, parts: Value, image: Value, sizes: Sequence[Index]) -> Value:
+        """The gradient for a weight of ``sizes``."""
+        n = parts.sizes[0]
+        channels, elements = int(sizes[0]), int(sizes[1]) * self.taps  # type: ignore[arg-type]
+        if _is(n, 1) or _is_half(parts) or (channels + elements) * self.count < channels * elements:
+            left = parts.permute((1, 0, *range(2, parts.rank))).view((channels, n * self.count))
+            found = self._product(left, self.rows(image))
+            if not _lies_by_channels(image):
+                return found.view(sizes)
+            return _channels_second(found.view((channels, *self.sizes, image.sizes[1])))
+        # A matrix for each image is less to write than a copy of the images side by side.
+        found = self._product(parts.view((n, channels, self.count)), self.columns(image).permute((0, 2, 1)))
+        return self.program.reduce("sum", found, [0], found.dtype, lambda node: node).view(sizes)
+
+    def _product(self, left: Value, right: Value) -> Value:
+        return product(self.program, left, right, exact=True)
+
+    def _of_each(self, matrix: Value, columns: Value) -> Value:
+        """``matrix`` times each of ``columns``."""
+        if _is(columns.sizes[0], 1):
+            return self._product(matrix, columns.squeeze(0)).unsqueeze(0)
+        return self._product(matrix.expand((columns.sizes[0], *matrix.sizes)), columns)
+
+
+def _patches(
+    ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...], results: Sequence[Index]
+) -> _Patches | None:
+    """The windows of a convolution that the target multiplies; None if they overlap, or reach over the border."""
+    stride, padding, dilation, transposed, _, groups = settings
+    sizes: Any = weight.sizes[2:]
+    image, parts = (results, x.sizes) if transposed else (x.sizes, results)
+    known = (*image[2:], *parts[1:], *weight.sizes)
+    if not ctx.program.own_products or any(type(s) is not int or s == 0 for s in known):
+        return None
+    if groups != 1 or any(padding) or x.rank != weight.rank or not x.dtype.is_floating_point or _is(x.sizes[0], 0):
+        return None
+    if any(k > 1 and (k > s or d > 1) for k, s, d in zip(sizes, stride, dilation, strict=True)):
+        return None
+    if not ctx.program.forms.multiplies_windows(x, weight):
+        return None
+    return _Patches(ctx.node, ctx.program, tuple(sizes), tuple(stride), tuple(parts[2:]))  # type: ignore[arg-type]
+
+
+def _is(size: Index, number: int) -> bool:
+    return type(size) is int and size == number
+
+
+def _is_half(value: Value) -> bool:
+    """Whether sums must not be rounded before more is added, which the library does for one matrix, and its columns."""
+    return compute_type(value.dtype) is not value.dtype
+
+
+def _lies_by_channels(value: Value) -> bool:
+    """Whether the channels of ``value`` are neighbours in memory."""
+    if value.rank == 4 and image_layout(value) is not None:
+        return True
+    return value.place is not None and not _is(value.sizes[1], 1) and _is(value.place.strides[1], 1)
+
+
+def _is_turned(node: Any) -> bool:
+    """Whether whoever reads the image sees its channels as the last dimension, and is not the caller."""
+    while len(node.users) == 1:
+        (node,) = node.users
+        if node.target not in _TURNS:
+            return False
+        if node.target is not aten.view.default:
+            return all(user.op != "output" for user in node.users)
+    return False
+
+
+_TURNS = frozenset((aten.view.default, aten.transpose.int, aten.permute.default))
+
+
+def _channels_second(value: Value) -> Value:
+    return value.permute((0, value.rank - 1, *range(1, value.rank - 1)))
+
+
+def _shifted(ctx: Context, plain: Value, bias: Value | None) -> Value:
+    """``plain``, and a number for each channel."""
+    if bias is None:
+        return Value(plain.sizes, ctx.dtype, lambda at: ops.round_to(plain.at(at), ctx.dtype))
+
+    def element(at: Any) -> Node:
+        node = plain.at(at)
+        return ops.binary("add", node, ops.cast(bias.at((at[1],)), node.dtype))
+
+    return Value(plain.sizes, ctx.dtype, element)
+
+
+def _lies_as(ctx: Context, which: int, weight: Any) -> None:
+    """Give a result the strides of ``weight``, as the kernels do.
+
+    The trace has others where windows have one element.
+    """
+    for user in ctx.node.users:
+        if user.target is operator.getitem and user.args[1] == which:
+            user.meta["val"] = user.meta["val"].as_strided(weight.shape, weight.stride())
+
+
+@lowers(aten.convolution_backward.default)
+def _gradients(
+    ctx: Context, grad: Value, x: Value, weight: Value, shifts: Any, *settings: Any
+) -> tuple[Value | None, ...]:
+    *given, mask = settings
+    rest = _of_each_dimension(weight, given)
+    patches = _patches(ctx, x, weight, rest, grad.sizes)
+    if patches is None:
+        found: tuple[Value | None, ...] = call(ctx, ctx.node.target, (grad, x, weight, shifts, *rest, mask), {})
+        return found
+    ctx.program.realize(grad)
+    parts, image = (x, grad) if rest[3] else (grad, x)
+    of_x, of_weight, of_bias = None, None, None
+    if mask[0]:
+        of_x = patches.collected(image, weight) if rest[3] else patches.spread(parts, weight, x.sizes)
+    if mask[1]:
+        _lies_as(ctx, 1, ctx.fake(ctx.node.args[2]))
+        of_weight = patches.correlated(parts, image, weight.sizes)
+    if mask[2]:
+        of_bias = reduce(ctx, "sum", grad, [d for d in range(grad.rank) if d != 1], False, grad.dtype)
+    return of_x, of_weight, of_bias

@@ -21,18 +21,17 @@ from .calls import buffers_for, prepared
 from .registry import KEEP_COST, Context, aten, lowers
 
 
-def product(ctx: Context, left: Value, right: Value, *, exact: bool = False) -> Value:
+def product(program: Program, left: Value, right: Value, *, exact: bool = False) -> Value:
     """``left @ right`` of matrices, or of as many matrices in each.
 
     Of operands in half precision, it is rounded as eager's is, unless more is added to it before that, which takes it
     as ``exact`` as it is.
     """
     sizes: tuple[Index, ...] = (*left.sizes[:-1], right.sizes[-1])
-    program = ctx.program
     if any(type(s) is int and s == 0 for s in (*sizes, left.sizes[-1])):
         return Value(sizes, left.dtype, lambda at: const(0, left.dtype))
     if (shared := _shared(left, right)) is not None:
-        return product(ctx, *shared, exact=exact).view(sizes)
+        return product(program, *shared, exact=exact).view(sizes)
     if program.own_products and program.forms.computes_operand(left, right):
         return _computed(program, left, right, exact)
     if program.own_products and program.forms.is_thin(left, right):
@@ -161,12 +160,12 @@ def _in_rows(program: Program, value: Value, unit: int) -> Value:
 
 @lowers(aten.mm.default)
 def _mm(ctx: Context, left: Value, right: Value) -> Value:
-    return product(ctx, left, right)
+    return product(ctx.program, left, right)
 
 
 @lowers(aten.bmm.default)
 def _bmm(ctx: Context, left: Value, right: Value) -> Value:
-    return product(ctx, left, right)
+    return product(ctx.program, left, right)
 
 
 @lowers(aten.addmm.default, aten.baddbmm.default)
@@ -174,7 +173,7 @@ def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 
     if _is_rounded_once(ctx, bias, left, right, beta, alpha):
         op = aten.addmm.default if left.rank == 2 else aten.baddbmm.default
         return calls.call(ctx, op, (bias, left, right), {"beta": beta, "alpha": alpha})
-    plain = product(ctx, left, right, exact=True)
+    plain = product(ctx.program, left, right, exact=True)
     grown = bias.expand(plain.sizes) if beta != 0 else None
 
     def element(at: Any) -> Node:
@@ -213,7 +212,7 @@ def _int8_weight(ctx: Context, x: Value, weight: Value, scales: Value) -> Value:
     """``x @ (weight * scales).mT`` of a weight in int8 with a scale for each row."""
     turned = weight.permute((1, 0))
     converted = Value(turned.sizes, x.dtype, lambda at: ops.cast(turned.at(at), x.dtype))
-    plain = product(ctx, x, converted, exact=True)
+    plain = product(ctx.program, x, converted, exact=True)
     return Value(ctx.sizes(), ctx.dtype, lambda at: binary("mul", plain.at(at), ops.cast(scales.at(at[-1:]), x.dtype)))
 
 

@@ -20,7 +20,8 @@ from ..ir.values import Place, Value
 
 _NEVER_RAISE = frozenset(
     (
-        "addmm", "baddbmm", "bmm", "mm", "convolution", "convolution_backward", "native_dropout", "rand", "randn",
+        "addmm", "baddbmm", "bmm", "mm", "convolution", "convolution_backward", "native_dropout", "bernoulli_", "rand",
+        "randn",
         "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_fused_attention_overrideable",
     )
 )  # fmt: skip

@@ -125,6 +125,9 @@ class Target(ABC, Forms):
     def filters(self, taps: int) -> bool:
         return False
 
+    def multiplies_windows(self, images: Value, weight: Value) -> bool:
+        return False
+
     def sums_squares_widely(self) -> bool:
         return False
 

@@ -132,6 +132,22 @@ def takes_one(x, lists):
     return (y + len(next(lists)),)
 
 
+def routed(x, groups):
+    made = torch.zeros_like(x)
+    for group in range(3):
+        (rows,) = torch.where(groups == group)
+        made.index_add_(0, rows, x[rows] * group)
+    return (made,)
+
+
+def routed_and_printed(x, groups):
+    made = torch.zeros_like(x)
+    for group in range(3):
+        made.index_add_(0, torch.where(groups == group)[0], x[groups == group])
+    torchmux.graph_break()
+    return (made + 1,)
+
+
 def _is_float(node):
     return isinstance(node.meta.get("example_value"), torch.SymFloat)
 
@@ -157,6 +173,16 @@ REASONS = {
         multiplied, [(X.clone().requires_grad_(), Doubled(X))], "eager",
         r"attempt 1 starts again: mul of .* needs gradients \(whole_subclasses: False -> True\)",
         [2],
+    ),
+    "SizesOfDataNeeded": (
+        routed, [(X, torch.tensor([0, 2, 2, 2, 0, 2])), (X.double(), torch.tensor([0, 2, 1, 2, 0, 2]))], "eager",
+        r"attempt 1 starts again: .*, whose output size depends on data, in a loop \(sizes_of_data: none -> True\)",
+        [3, 2],
+    ),
+    "SizesOfDataGivenUp": (
+        routed_and_printed, [(X, torch.tensor([0, 2, 1, 2, 0, 2]))], "eager",
+        r"attempt 3 starts again: .* \(symbolic: True -> False, sizes_of_data: True -> False\)",
+        [5],
     ),
     "StateChanged": (
         calls_cached, [(X,)], "eager",

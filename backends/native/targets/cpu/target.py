@@ -35,6 +35,9 @@ _MOST_TERMS, _MOST_THIN, _MOST_FACTORS, _LEAST_THIN = 16, 8, 64, 16
 FEW_CHANNELS = 16
 """The library is slow with images of so few channels, as they are read from files, unless these are last."""
 
+_FEW_PIXELS = 5_000_000
+"""Multiplications for which a call of the library takes longer than a product of pixels and a weight."""
+
 _CACHE_LINE = 64
 _ATTENDS = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
 
@@ -107,6 +110,18 @@ class Cpu(Target):
 
     def filters(self, taps: int) -> bool:
         return taps <= MOST_TAPS
+
+    def multiplies_windows(self, images: Value, weight: Value) -> bool:
+        """The library is as fast for many pixels whose channels are neighbours.
+
+        Two or three elements of half precision in a row are copied one by one, which takes as long as a product.
+        """
+        by_channels = image_layout(images) is not None
+        row = weight.sizes[-1]
+        if images.dtype.itemsize < 4:
+            return by_channels or row not in (2, 3)
+        work = index.product((images.numel, weight.sizes[0]))
+        return not by_channels or weight.sizes[2:] != (1, 1) or (type(work) is int and work <= _FEW_PIXELS)
 
     def sums_squares_widely(self) -> bool:
         return True

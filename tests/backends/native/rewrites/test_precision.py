@@ -22,7 +22,7 @@ MODELS = {
         lambda: nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.SiLU(), nn.Conv2d(8, 8, 3, groups=2, bias=False)),
         (2, 3, 14, 14),
     ),
-    "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(4, 6, 2, 2), nn.Conv2d(6, 6, 3, groups=6)), (1, 4, 6, 6)),
+    "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(4, 6, 3, 2), nn.Conv2d(6, 6, 3, groups=6)), (1, 4, 6, 6)),
     "rows": (lambda: nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.GELU()), (2, 4, 33)),
     "volumes": (lambda: nn.Conv3d(2, 4, 2), (1, 2, 4, 5, 5)),
 }

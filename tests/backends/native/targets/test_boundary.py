@@ -77,7 +77,7 @@ def test_convolutions_in_the_order_in_which_images_come(plain, check: Check) -> 
         y = F.relu(F.conv2d(x, first, bias, stride=2, padding=(1, 0)))
         return F.conv_transpose2d(y, second, output_padding=1, stride=2).sigmoid()
 
-    given = torch.randn(2, 3, 11, 14), torch.randn(16, 3, 3, 3), torch.randn(16, 4, 2, 2), torch.randn(16)
+    given = torch.randn(2, 3, 11, 14), torch.randn(16, 3, 3, 3), torch.randn(16, 4, 3, 3), torch.randn(16)
     python = check(f, *given).output_code[1]
     assert plain == [Convolution] * 2
     assert python.count("torch.convolution(") == 2
