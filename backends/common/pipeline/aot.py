@@ -32,11 +32,12 @@ from .decompose import (
     differentiated_whole,
     draws_kept,
     drop_dead_code,
+    formulas_as_in_eager,
     kept_whole,
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
-from .saved import bases_saved
+from .saved import bases_saved, results_apart
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -251,6 +252,7 @@ def _through_autograd(
         SymbolicTensors(),
         differentiated_whole(whole),
         resized_as_in_eager(),
+        formulas_as_in_eager(),
     ):
         compiled = aot(
             CastingModule(gm) if may_cast(gm) else gm,
@@ -258,7 +260,9 @@ def _through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(joint.noticed(_with_real_zeros(draws_kept(bases_saved(min_cut))))),
+            partition_fn=tangents.counted(
+                joint.noticed(_with_real_zeros(draws_kept(bases_saved(results_apart(min_cut)))))
+            ),
             decompositions={**table, **checks()},
             keep_inference_input_mutations=writes_inputs,
         )
