@@ -216,7 +216,9 @@ def _layouts(
 
     def run() -> list[tuple[torch.Size, tuple[int, ...], torch.dtype]]:
         like = functools.partial(torch.zeros, dtype=dtype, device=device)
-        results = run_cudnn_rnn(like(x), [like(each) for each in weights], a_layer, like(state), cell and like(cell), *how)
+        results = run_cudnn_rnn(
+            like(x), [like(each) for each in weights], a_layer, like(state), cell and like(cell), *how
+        )
         return [(each.shape, each.stride(), each.dtype) for each in results]
 
     return _apart(run)
