@@ -1,9 +1,16 @@
-"""The possible outcomes of a case.  Outcomes are never merged: "right, but by torch" is not "passed"."""
+"""The possible outcomes of a case, and where results are kept.
+
+Outcomes are never merged: "right, but by torch" is not "passed".
+"""
 
 from __future__ import annotations
 
 import enum
+import fcntl
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -68,3 +75,54 @@ class Result:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Result:
         return cls(**{**stored, "outcome": Outcome(stored["outcome"])})
+
+
+class OtherRun(ValueError):
+    """A journal that belongs to another backend, other versions, or another level."""
+
+
+class Journal:
+    """Results on disk, one line each, written as they arrive; cases with a result do not run again.
+
+    ``key`` has what the results depend on.  It is the first line, and a journal with another key is refused.  Several
+    processes may write to one file: each line is written in one step, under a lock.
+    """
+
+    def __init__(self, path: Path | None, key: Mapping[str, Any] | None = None) -> None:
+        self.path = path
+        self.results: dict[str, Result] = {}
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        key = dict(key or {})
+        with path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            lines = file.read().splitlines(keepends=True)
+            if not lines:
+                file.write(json.dumps({"key": key}) + "\n")
+            elif not lines[-1].endswith("\n"):
+                file.write("\n")  # the previous writer was interrupted in the middle of a line
+        if lines and (found := parsed(lines[0]).get("key")) != key:
+            changed = sorted(k for k in {**key, **(found or {})} if (found or {}).get(k) != key.get(k))
+            raise OtherRun(f"{path} has results of another run, which differs in {', '.join(changed) or 'everything'}")
+        for line in lines[1:]:
+            stored = parsed(line)
+            if stored:
+                result = Result.from_json(stored)
+                self.results[result.case] = result
+
+    def add(self, result: Result) -> None:
+        self.results[result.case] = result
+        if self.path is not None:
+            with self.path.open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(json.dumps(result.to_json()) + "\n")
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """A line of JSON that a process wrote; empty if it is incomplete."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import queue
@@ -22,7 +21,7 @@ from typing import Any
 from . import life
 from .case import END_OF_A_CASE, PROCESS
 from .judging.state import ERRORS
-from .outcome import Outcome, Result
+from .outcome import Journal, Outcome, Result, parsed
 from .requirements import requirements_from
 
 START_SECONDS = 180.0
@@ -51,75 +50,54 @@ _CACHES_AT_HOME = (".cache", ".triton", ".nv", ".config")
 _SHARED_MEMORY = "/dev/shm"
 
 
-class OtherRun(ValueError):
-    """A journal that belongs to another backend, other versions, or another level."""
+class Job:
+    """Cases for one backend; ``results`` has those of the journal, and all when the job has been run."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        backend: str,
+        level: str = "quick",
+        requirements: str = "",
+        frontend: str = "",
+        options: Mapping[str, Any] | None = None,
+        device: str = "",
+        seconds: float = 120.0,
+        journal: Journal | None = None,
+        progress: Callable[[Result], None] = lambda result: None,
+    ) -> None:
+        """The arguments of :func:`run`."""
+        self.names, self.seconds, self.progress = names, seconds, progress
+        self.journal = journal or Journal(None)
+        # A worker imports torch's samples only if a case needs them.
+        subjects = sorted({name.partition("/")[0] for name in names})
+        self.head: dict[str, Any] = {
+            "backend": backend,
+            "level": level,
+            "requirements": requirements,
+            "frontend": frontend,
+            "options": dict(options or {}),
+            "device": device or requirements_from(requirements, backend, options).device,
+            "path": [os.getcwd()],
+            "patterns": [f"{subject}/*" for subject in subjects],
+        }
+
+    @property
+    def left(self) -> list[str]:
+        return [name for name in self.names if name not in self.journal.results]
+
+    @property
+    def results(self) -> list[Result]:
+        return [self.journal.results[name] for name in self.names if name in self.journal.results]
 
 
-class Journal:
-    """Results on disk, one line each, written as they arrive; cases with a result do not run again.
-
-    ``key`` has what the results depend on.  It is the first line, and a journal with another key is refused.  Several
-    processes may write to one file: each line is written in one step, under a lock.
-    """
-
-    def __init__(self, path: Path | None, key: Mapping[str, Any] | None = None) -> None:
-        self.path = path
-        self.results: dict[str, Result] = {}
-        if path is None:
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        key = dict(key or {})
-        with path.open("a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            lines = file.read().splitlines(keepends=True)
-            if not lines:
-                file.write(json.dumps({"key": key}) + "\n")
-            elif not lines[-1].endswith("\n"):
-                file.write("\n")  # the previous writer was interrupted in the middle of a line
-        if lines and (found := _parsed(lines[0]).get("key")) != key:
-            changed = sorted(k for k in {**key, **(found or {})} if (found or {}).get(k) != key.get(k))
-            raise OtherRun(f"{path} has results of another run, which differs in {', '.join(changed) or 'everything'}")
-        for line in lines[1:]:
-            stored = _parsed(line)
-            if stored:
-                result = Result.from_json(stored)
-                self.results[result.case] = result
-
-    def add(self, result: Result) -> None:
-        self.results[result.case] = result
-        if self.path is not None:
-            with self.path.open("a") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                file.write(json.dumps(result.to_json()) + "\n")
-
-
-def _parsed(line: str) -> dict[str, Any]:
-    """A line of a journal; empty for an incomplete line."""
-    try:
-        return json.loads(line)
-    except ValueError:
-        return {}
-
-
-def run(
-    names: Sequence[str],
-    *,
-    backend: str,
-    level: str = "quick",
-    requirements: str = "",
-    frontend: str = "",
-    options: Mapping[str, Any] | None = None,
-    device: str = "",
-    seconds: float = 120.0,
-    workers: int = 1,
-    client: Any = None,
-    journal: Journal | None = None,
-    progress: Callable[[Result], None] = lambda result: None,
-) -> list[Result]:
+def run(names: Sequence[str], *, workers: int = 1, client: Any = None, **keywords: Any) -> list[Result]:
     """Run the cases with these ids, except those that the journal has, and return all results in order.
 
     Args:
+        backend: its name.
+        level: "quick" or "full".
         requirements: ``module:Class`` of the :class:`Requirements`; empty: the claims of the backend's description.
         frontend: what captures, "torchmux" or "torch"; empty: what the requirements say.
         options: added to those of the requirements; those of a chain are by member.
@@ -129,39 +107,43 @@ def run(
         client: of a Dask cluster, whose workers then run the cases.
         progress: called with each new result, from several threads.
     """
-    journal = journal or Journal(None)
-    left = [name for name in names if name not in journal.results]
-    # A worker imports torch's samples only if a case needs them.
-    subjects = sorted({name.partition("/")[0] for name in names})
-    head = {
-        "backend": backend,
-        "level": level,
-        "requirements": requirements,
-        "frontend": frontend,
-        "options": dict(options or {}),
-        "device": device or requirements_from(requirements, backend, options).device,
-        "path": [os.getcwd()],
-        "patterns": [f"{subject}/*" for subject in subjects],
-    }
+    job = Job(names, **keywords)
+    run_all([job], workers=workers, client=client)
+    return job.results
+
+
+def run_all(jobs: Sequence[Job], *, workers: int = 1, client: Any = None) -> None:
+    """Run several jobs one after another; those on a CPU share eager's answers, which are drawn once."""
     if client is not None:
         from . import spread
 
-        for result in spread.results(client, left, head, seconds):
-            journal.add(result)
-            progress(result)
-        return [journal.results[name] for name in names if name in journal.results]
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for name in left:
-        waiting.put(name)
+        for job in jobs:
+            for result in spread.results(client, job.left, job.head, job.seconds):
+                job.journal.add(result)
+                job.progress(result)
+        return
+    with contextlib.ExitStack() as stack:
+        if len(jobs) > 1:
+            answers = stack.enter_context(tempfile.TemporaryDirectory(prefix="torchmux-conformance-"))
+            for job in jobs:
+                job.head["answers"] = answers
+        _run_here(jobs, workers)
+
+
+def _run_here(jobs: Sequence[Job], workers: int) -> None:
+    waiting: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
+    for job in jobs:
+        for name in job.left:
+            waiting.put((job, name))
     lock, stop = threading.Lock(), _Stop()
     failures: list[BaseException] = []
 
     def work() -> None:
         try:
-            for result in _worked_off(waiting, head, seconds, stop):
+            for job, result in _worked_off(waiting, stop):
                 with lock:
-                    journal.add(result)
-                progress(result)
+                    job.journal.add(result)
+                job.progress(result)
         except BaseException as error:
             failures.append(error)
             stop.set()
@@ -179,7 +161,6 @@ def run(
             thread.join()
     if failures:
         raise failures[0]
-    return [journal.results[name] for name in names if name in journal.results]
 
 
 def _absolute(requirements: str) -> str:
@@ -216,50 +197,61 @@ class _Stop:
             self._workers.discard(worker)
 
 
-def _worked_off(waiting: queue.SimpleQueue[str], head: dict[str, Any], seconds: float, stop: _Stop) -> Iterator[Result]:
-    """Run waiting cases in one worker at a time, with a new worker for each that dies."""
-    runner = CaseRunner(head, stop)
+def _worked_off(waiting: queue.SimpleQueue[tuple[Job, str]], stop: _Stop) -> Iterator[tuple[Job, Result]]:
+    """Run waiting cases in one worker at a time."""
+    runner: CaseRunner | None = None
     try:
         while not stop.is_set():
             try:
-                name = waiting.get_nowait()
+                job, name = waiting.get_nowait()
             except queue.Empty:
                 return
-            result = runner.run(name, seconds)
+            runner = runner or CaseRunner(job.head, stop)
+            runner.turn_to(job.head)
+            result = runner.run(name, job.seconds)
             if stop.is_set():
                 return  # this looks like a crash, but the run is ending
-            yield result
+            yield job, result
     finally:
-        runner.close()
+        if runner is not None:
+            runner.close()
 
 
 class CaseRunner:
-    """Runs cases one after another in a worker process, and starts a new one when it dies."""
+    """Runs cases one after another in a worker, and has it begin anew when it dies."""
 
     def __init__(self, head: dict[str, Any], stop: _Stop | None = None) -> None:
         self._head = head
         self._stop = stop or _Stop()
         self._worker: Worker | None = None
-        self._ran = 0  # cases in this worker
+        self._ran = 0  # cases since it began
+
+    def turn_to(self, head: dict[str, Any]) -> None:
+        """Run cases of another job from now on."""
+        if head is not self._head:
+            if head["device"] != self._head["device"]:
+                self.close()
+            self._end()
+            self._head = head
 
     def run(self, name: str, seconds: float) -> Result:
         """The result of one case; a case that killed its process also has a reproducer."""
         if number := life.PROCESSES.get(name):
             return self._in_processes(name, number, seconds)
         if self._ran >= FRESH_AFTER:
-            self.close()
+            self._end()
         result = self._in_worker(name, seconds)
         if "eager" in result.details:
             # Its process is gone for the cases that follow.  What ran before may be why: only alone is it eager's.
             alone = self._ran == 1
-            self.close()
+            self._end()
             if not alone:
                 result = self._in_worker(name, seconds)
-                self.close()
-        if self._closed_if_dead():
+                self._end()
+        if self._ended_if_dead():
             if not self._stop.is_set():
                 result = self._started().told_of(result)
-                self._closed_if_dead()
+                self._ended_if_dead()
         return result
 
     def _in_worker(self, name: str, seconds: float) -> Result:
@@ -268,7 +260,8 @@ class CaseRunner:
 
     def _in_processes(self, name: str, number: int, seconds: float) -> Result:
         """The result of a case in processes of its own, which end after it; they share a cache that was empty."""
-        head = {**self._head, "patterns": [f"{name.partition('/')[0]}/*"]}
+        # Eager's answers differ from process to process as well.
+        head = {**self._head, "answers": "", "patterns": [f"{name.partition('/')[0]}/*"]}
         took = 0.0
         with tempfile.TemporaryDirectory(prefix="torchmux-conformance-") as cache:
             for process in range(1, number + 1):
@@ -294,16 +287,23 @@ class CaseRunner:
     def judge_program(self, program: str, seconds: float) -> Result:
         """The result of a program text, which may kill its process."""
         result = self._started().run({"program": program}, seconds)
-        self._closed_if_dead()
+        self._ended_if_dead()
         return result
 
-    def _closed_if_dead(self) -> bool:
-        if self._worker is None or self._worker.alive:
+    def _ended_if_dead(self) -> bool:
+        if self._worker is None or self._worker.alive or self._worker.idle:
             return False
-        self.close()
+        self._end()
         return True
 
+    def _end(self) -> None:
+        """End the process that runs cases; the next case begins in a new one."""
+        self._ran = 0
+        if self._worker is not None and not self._worker.end_copy():
+            self.close()
+
     def close(self) -> None:
+        """End the worker."""
         self._ran = 0
         if self._worker is not None:
             self._stop.forget(self._worker)
@@ -313,6 +313,8 @@ class CaseRunner:
     def _started(self) -> Worker:
         if self._worker is None:
             self._worker = Worker(self._head, self._stop)
+        elif self._worker.idle:
+            self._worker.begin(self._head)
         return self._worker
 
 
@@ -322,7 +324,11 @@ def _seen(device: str) -> dict[str, str]:
 
 
 class Worker:
-    """One process, which is dead after a case that killed it or took too long."""
+    """One process for cases, which is dead after one that killed it or took too long.
+
+    On a CPU it has imported everything, and runs cases in a copy of itself, so that the next copy, after a death or for
+    another backend, begins at once.  With an ``environment`` of its own it is a process as any other.
+    """
 
     def __init__(self, head: dict[str, Any], stop: _Stop, environment: Mapping[str, str] | None = None) -> None:
         self.folder = tempfile.mkdtemp(prefix="torchmux-conformance-")
@@ -334,7 +340,10 @@ class Worker:
             start_new_session=True, cwd=self.folder,
             env={**os.environ, **_seen(head["device"]), "PYTHONPATH": path, **(environment or {})},
         )  # fmt: skip
-        self.alive = True
+        self._copies = environment is None and head["device"] == "cpu"
+        self._copy = 0  # the id of the copy that runs cases
+        self._ended = 0  # its exit status
+        self._stop = stop
         self._temporary, self._home = (environment or {}).get("TMPDIR"), (environment or {}).get("HOME")
         self._shared = _in_shared_memory()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -347,14 +356,44 @@ class Worker:
         for reader in self._readers:
             reader.start()
         stop.watch(self)
-        self._send({**head, "requirements": _absolute(head["requirements"]), "parent": os.getpid()})
-        ready = self._next(time.monotonic() + START_SECONDS)
+        self.begin(head)
+
+    def begin(self, head: dict[str, Any]) -> None:
+        """Get ready for cases.
+
+        Raises:
+            RuntimeError: it ended instead; the message has what it wrote.
+        """
+        self._errors.clear()
+        self.alive, self.idle = True, False
+        asked = {**head, "requirements": _absolute(head["requirements"]), "parent": os.getpid()}
+        self._send({**asked, "copies": self._copies})
+        began = self._next(time.monotonic() + START_SECONDS) if self._copies else {"copy": 0}
+        self._copy = 0 if began is None else began["copy"]
+        ready = began and self._next(time.monotonic() + START_SECONDS)
         if ready is None:
             self.close()
-            if stop.is_set():
+            if self._stop.is_set():
                 return
             raise RuntimeError(f"a worker of the conformance suite failed to start:\n{self._said()}")
         self._kept_at_home = {*_CACHES_AT_HOME, *ready["files"]}
+
+    def end_copy(self) -> bool:
+        """End the copy that runs cases; False if there are no copies, or the process that makes them is gone."""
+        self.alive, self.idle = False, True
+        if not self._copies:
+            return False
+        self._kill_copy()
+        until = time.monotonic() + END_SECONDS
+        while self._copy and self._next(until) is not None:
+            pass  # what it wrote before
+        gone = not self._copy
+        for name in os.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.remove(path)
+        while self._ends.acquire(blocking=False):
+            pass
+        return gone and self.process.poll() is None
 
     def run(self, asked: dict[str, str], seconds: float) -> Result:
         self._errors.clear()
@@ -436,8 +475,14 @@ class Worker:
 
     def kill(self) -> None:
         """End the process and everything it started."""
+        self._kill_copy()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _kill_copy(self) -> None:
+        if copy := self._copy:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(copy, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process, and release its resources."""
@@ -457,16 +502,24 @@ class Worker:
             self.process.stdin.flush()  # type: ignore[union-attr]
 
     def _next(self, until: float) -> dict[str, Any] | None:
-        """The next message; None if there is none in time, or if the process ended."""
+        """The next message; None if there is none in time, or if the process or its copy ended."""
         try:
             line = self._lines.get(timeout=max(0.01, until - time.monotonic()))
         except queue.Empty:
             return None
-        return None if line is None else json.loads(line)
+        if line is None:
+            self._copy = 0
+            return None
+        message: dict[str, Any] = json.loads(line)
+        if "ended" in message:
+            self._copy, self._ended = 0, message["ended"]
+            return None
+        return message
 
     def _read_output(self) -> None:
         for line in self.process.stdout:  # type: ignore[union-attr]
-            self._lines.put(line)
+            if parsed(line):  # a process may die in the middle of one
+                self._lines.put(line)
         self._lines.put(None)
 
     def _read_errors(self) -> None:
@@ -484,7 +537,7 @@ class Worker:
         return said[-4000:]
 
     def _death(self) -> str:
-        code = self.process.wait()
+        code = self._ended if self.process.poll() is None and self._copies else self.process.wait()
         if code < 0:
             return f"its process was killed by {signal.Signals(-code).name}"
         return f"its process ended with exit status {code}"

@@ -1,7 +1,9 @@
 """The process in which cases run: it may die or hang, and the run continues without it.
 
-``python -m torchmux.conformance.worker`` reads a line of JSON from its input for each case or program to run.  It
-writes a line to its output for each sample that it starts, and one with the result.  Or else it answers for eager.
+``python -m torchmux.conformance.worker`` reads a line of JSON that says for which backend it works, then one for each
+case or program to run.  It writes a line to its output for each sample that it starts, and one with the result.  A copy
+of it may do so in its place: when the copy has ended, it says how, and reads for which backend the next one works.  Or
+else it answers for eager.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,16 +25,19 @@ from .judging.judge import as_expected, judge
 from .outcome import Outcome, Result
 from .requirements import Requirements, requirements_from
 
+SETTLE_AFTER = 25
+"""How many cases leave objects behind before the garbage collector is told to look at them no more."""
+
 
 def main() -> None:
-    """Run cases until the input ends."""
+    """Run cases until the input ends, here or in copies of this process, as the first line says."""
     # The program's own output must not be mistaken for the worker's.
     environment = dict(os.environ)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
     def tell(**message: Any) -> None:
-        print(json.dumps(message), file=out, flush=True)
+        print(f"\n{json.dumps(message)}", file=out, flush=True)
 
     head = json.loads(sys.stdin.readline())
     referees.end_with(head["parent"])
@@ -46,7 +52,27 @@ def main() -> None:
         questions, answers, device = head["serves"]
         referees.serve(questions, answers, known.__getitem__, device)
         return
+    while head["copies"]:
+        state.settle()
+        original, copy = os.getpid(), os.fork()
+        if not copy:
+            os.setsid()
+            referees.end_with(original)
+            tell(copy=os.getpid())
+            break
+        tell(ended=os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+        if not (line := sys.stdin.readline()):
+            return
+        head = json.loads(line)
+    _serve(head, known, environment, tell)
+
+
+def _serve(
+    head: dict[str, Any], known: dict[str, Case], environment: dict[str, str], tell: Callable[..., None]
+) -> None:
+    """Run the cases that the input asks for."""
     referee = referees.copied(known.__getitem__)  # the requirements may load the backend
+    referee.folder = head.get("answers", "")
     requirements = requirements_from(head["requirements"], head["backend"], head.get("options"))
     requirements.frontend = head.get("frontend") or requirements.frontend
     requirements.device = head["device"]
@@ -63,6 +89,7 @@ def main() -> None:
 
     # -P leaves the current folder out; this one is new, and nobody else's.
     state.watched_folder = os.getcwd()
+    ran = 0
     for line in sys.stdin:
         asked = json.loads(line)
         if "died" in asked:
@@ -73,6 +100,10 @@ def main() -> None:
         if "program" in asked:
             tell(result=judge_program(asked["program"], requirements).to_json())
             continue
+        if ran and not ran % SETTLE_AFTER:
+            torchmux.reset()
+            state.settle()
+        ran += 1
         case = known[asked["case"]]
         result = judge(case, requirements, lambda number: tell(sample=number), referee=referee)
         if result.outcome.is_failure or result.outcome is Outcome.XFAIL:

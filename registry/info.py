@@ -58,7 +58,7 @@ def rows(catalog: Catalog) -> list[BackendInfo]:
     return sorted((_row(catalog, name) for name in catalog.names()), key=_order)
 
 
-def _order(row: BackendInfo) -> tuple[int, int, int, str]:
+def _order(row: BackendInfo) -> tuple[int, int, int, int, str]:
     if row.available:
         rank = 0
     elif row.error:

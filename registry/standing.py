@@ -20,14 +20,16 @@ _UNDECLARED = ("mismatch", "crash", "timeout", "xpass")
 
 @dataclass(frozen=True)
 class Standing:
-    """The outcome of a published run: the number of cases, and of failures that the backend does not declare."""
+    """The outcome of a published run: how many cases, failures that the backend does not declare, and declared ones."""
 
     cases: int
     failures: int
+    declared: int = 0
 
     def words(self) -> str:
         if not self.failures:
-            return f"none of its {self.cases} published conformance results is an undeclared failure"
+            declared = f", and {self.declared} are declared ones" if self.declared else ""
+            return f"none of its {self.cases} published conformance results is an undeclared failure{declared}"
         return f"{self.failures} of its {self.cases} published conformance results are undeclared failures"
 
 
@@ -45,14 +47,19 @@ def standing(backend: str, device: str = "cpu") -> Standing | None:
     for run in _published():
         if run["backend"] == backend and run.get("device", "cpu") == device:
             totals = run["totals"]
-            return Standing(sum(totals.values()), sum(totals.get(name, 0) for name in _UNDECLARED))
+            failures = sum(totals.get(name, 0) for name in _UNDECLARED)
+            return Standing(sum(totals.values()), failures, totals.get("xfail", 0))
     return None
 
 
-def preference(row: Any, device: str = "cpu") -> tuple[int, int, str]:
-    """A sort key, best backend first: undeclared conformance failures come last, then priority decides."""
+def preference(row: Any, device: str = "cpu") -> tuple[int, int, int, str]:
+    """A sort key, best backend first.
+
+    Undeclared conformance failures come last, then priority decides, then the number of declared failures.
+    """
     found = standing(row.name, device) if row.distribution == "torchmux" else None
-    return (int(found is not None and found.failures > 0), -row.priority, row.name)
+    failures, declared = (found.failures, found.declared) if found is not None else (0, 0)
+    return (int(failures > 0), -row.priority, declared, row.name)
 
 
 def takes(row: Any, device: str) -> bool:

@@ -120,7 +120,7 @@ def run_cudnn_rnn(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     mode, hidden, projected, layers, batch_first, training, both_ways = how
     memory = _memory(weights, a_layer, _How(*how))
-    sizes = (hidden, projected, layers, batch_first, 0.0, training, both_ways, [], None)
+    sizes: tuple[Any, ...] = (hidden, projected, layers, batch_first, 0.0, training, both_ways, [], None)
     return torch._cudnn_rnn(x, weights, a_layer, memory, state, cell, mode, *sizes)[:4]
 
 
@@ -140,7 +140,7 @@ def run_cudnn_rnn_backward(
 ) -> list[Tensor]:
     mode, hidden, projected, layers, batch_first, training, both_ways = how
     memory = _memory(weights, a_layer, _How(*how))
-    sizes = (hidden, projected, layers, batch_first, 0.0, training, both_ways, [], None)
+    sizes: tuple[Any, ...] = (hidden, projected, layers, batch_first, 0.0, training, both_ways, [], None)
     gradients = (gradient, state_gradient, cell_gradient)
     *found, of_weights = torch.ops.aten._cudnn_rnn_backward(
         x, weights, a_layer, memory, state, cell, result, *gradients, mode, *sizes, reserve, wanted
@@ -216,9 +216,8 @@ def _layouts(
 
     def run() -> list[tuple[torch.Size, tuple[int, ...], torch.dtype]]:
         like = functools.partial(torch.zeros, dtype=dtype, device=device)
-        results = run_cudnn_rnn(
-            like(x), [like(each) for each in weights], a_layer, like(state), cell and like(cell), *how
-        )
+        zeros = like(x), [like(each) for each in weights]
+        results = run_cudnn_rnn(*zeros, a_layer, like(state), cell and like(cell), *how)
         return [(each.shape, each.stride(), each.dtype) for each in results]
 
     return _apart(run)

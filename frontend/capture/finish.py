@@ -25,6 +25,7 @@ from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
 from ..guards.guards import GuardSet
 from ..guards.sources import Local
+from ..higher_order.forward_mode import leaving_levels
 from ..higher_order.graph_effects import writes_through_data
 from ..hook import eager_policy
 from ..hook.calls import LOOP, OTHER_GLOBALS, REST, frame_of
@@ -219,7 +220,7 @@ def _is_training(tr: Trace, inputs: list[Any]) -> bool:
 def _runner(captured: Captured) -> Callable:
     """A function that runs the compiled graph with the frame hook off for it and all that it calls."""
     compiled = captured.compiled.function if type(captured.compiled) is PlainGraph else captured.compiled
-    compiled, local = restoring(compiled, captured.graph), this_thread
+    compiled, local = leaving_levels(restoring(compiled, captured.graph), captured.graph), this_thread
     is_profiled, record_function, unknown = ti.is_profiled, torch.profiler.record_function, GraphReport("?")
 
     def run_graph(*inputs: Any) -> Any:

@@ -74,11 +74,13 @@ class CompiledGuards:
         takes: str = "L",
         snapshot: bool = False,
         others: tuple[list[Any], Apart] | None = None,
+        apart: Sequence[Apart] = (),
     ) -> tuple[Callable[..., Any], str]:
         """A check of these conditions and groups, and of everything else; the function and its text.
 
         That of a snapshot is handed values, and whether they are still right; if not, it returns None.  ``others`` is
-        then what is checked of tensors besides the arguments, and which tensors must be none of which.
+        then what is checked of tensors besides the arguments, and which tensors must be none of which; ``apart`` tells
+        that of other objects.
         """
         names = Names()
         lines: list[str] = []
@@ -94,12 +96,13 @@ class CompiledGuards:
         for guard in (*arguments, *rest):
             condition = guard.text(loader)  # loading may add lines, so before the append
             lines.append(f"if not ({condition}): return False")
-        checkers, apart = (self.tensor_checks[1:], None) if others is None else others
+        checkers, tensors_apart = (self.tensor_checks[1:], []) if others is None else (others[0], [others[1]])
         for checker in checkers:
             self._emit_tensors(checker, loader, names, lines)
-        if apart is not None and apart.sources:
-            ids = ", ".join(f"id({loader.load(source)})" for source in apart.sources)
-            lines.append(f"if not {names.const(apart.ids)}.isdisjoint(({ids},)): return False")
+        for sources, others_ids in (*tensors_apart, *apart):
+            if sources:
+                ids = ", ".join(f"id({loader.load(source)})" for source in sources)
+                lines.append(f"if not {names.const(others_ids)}.isdisjoint(({ids},)): return False")
         for sources in distinct:
             variables = ", ".join(f"id({loader.load(source)})" for source in sources)
             lines.append(f"if len({{{variables}}}) != {len(sources)}: return False")
@@ -123,10 +126,9 @@ class CompiledGuards:
         """The check as a function of the values of these locals, in their order."""
 
         def loader(namespace: Names, lines: list[str]) -> Loader:
-            return Loader(namespace, lines, lambda source: f"arg{names.index(source.name)}")
+            return Loader(namespace, lines, by_position(names))
 
-        takes = ", ".join(f"arg{index}" for index in range(len(names)))
-        return self.write(self.conditions, self.distinct, loader, takes=takes)[0]
+        return self.write(self.conditions, self.distinct, loader, takes=arguments_of(names))[0]
 
     def _emit_global_state(self, names: Names, lines: list[str]) -> None:
         lines.append(f"if not {names.const(self.state, 'global_state_')}.check(): return False")
@@ -233,8 +235,23 @@ def tensor_checker(group: Sequence[tuple[Source, Any, Sequence, Sequence]]) -> t
     return ti.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides), sources
 
 
+def arguments_of(names: Sequence[str]) -> str:
+    """The parameters of a check that takes the values of these locals."""
+    return ", ".join(f"arg{index}" for index in range(len(names)))
+
+
+def by_position(names: Sequence[str]) -> Callable[[Any], str]:
+    """What loads a local in a check that takes the values of these."""
+    return lambda source: f"arg{names.index(source.name)}"
+
+
+def by_name(source: Any) -> str:
+    """What loads a local in a check that takes all of them as a dictionary."""
+    return f"L[{source.name!r}]"
+
+
 def _loader(names: Names, lines: list[str]) -> Loader:
-    return Loader(names, lines, lambda source: f"L[{source.name!r}]")
+    return Loader(names, lines, by_name)
 
 
 def read(sources: Sequence[Source], frame_locals: dict) -> list[Any]:

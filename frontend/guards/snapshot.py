@@ -27,7 +27,7 @@ from torchmux import torch_internals as ti
 
 from ..hook.interrupts import from_its_first_instruction, keep
 from . import tensor_words, write_watch
-from .check import Apart, CompiledGuards, read, tensor_checker
+from .check import Apart, CompiledGuards, arguments_of, by_name, by_position, read, tensor_checker
 from .guards import no_snapshot
 from .loader import Loader, Names
 from .sources import Argument, Global, Source
@@ -49,12 +49,18 @@ class Snapshot:
     """What the guards found in objects, valid while the watch sees no change."""
 
     def __init__(
-        self, watch: Watch, roots: dict[Source, weakref.ref[Any]], check: Callable[..., Any], values: tuple
+        self,
+        watch: Watch,
+        roots: dict[Source, weakref.ref[Any]],
+        check: Callable[..., Any],
+        values: tuple,
+        names: tuple[str, ...],
     ) -> None:
         self.watch = watch
         self.unchanged = watch.unchanged
         self.check = check
         self.values = values
+        self.names = names  # of the locals whose values the check takes; none if it takes all of them as a dictionary
         self._roots = roots  # path -> weak reference
         self.roots: tuple[Callable[[], Any], ...] = ()  # where the inputs lead from
         self.inputs: tuple = ()  # of the frame function, or nothing
@@ -87,12 +93,17 @@ class SnapshotCheck:
         self._replaced: collections.Counter[Argument] = collections.Counter()  # how often it was another one
         self._patience = 1  # how many full checks pass before the next snapshot
         self._passed = 0
+        self._names: tuple[str, ...] = ()  # as the next snapshot takes them
 
     @from_its_first_instruction
     def __call__(self, frame_locals: dict) -> bool:
         try:
             if (snapshot := self._inputs.latest()) is not None:
-                verdict = snapshot.check(frame_locals, snapshot.values, snapshot.unchanged)
+                if not (names := snapshot.names):
+                    verdict = snapshot.check(snapshot.values, snapshot.unchanged, frame_locals)
+                else:
+                    given = [frame_locals.get(name, OTHER) for name in names]
+                    verdict = snapshot.check(snapshot.values, snapshot.unchanged, *given)
                 if verdict is True or verdict is False:
                     self._uses += 1
                     return verdict
@@ -102,6 +113,24 @@ class SnapshotCheck:
             return self._holds(frame_locals)
         except BaseException as error:
             return keep(error)
+
+    def of_arguments(self, names: tuple[str, ...]) -> Callable[..., bool]:
+        """The check as a function of the values of these locals, for as long as the check itself is there."""
+        if self._names != names:
+            self._names, self._inputs.latest = names, no_snapshot
+            self._passed = self._patience  # so that the next check takes a snapshot of that form
+        held, inputs = weakref.ref(self), self._inputs
+
+        def holds(*values: Any) -> bool:
+            if (check := held()) is None:
+                return False
+            if (snapshot := inputs.latest()) is not None and snapshot.names == names:
+                if snapshot.check(snapshot.values, snapshot.unchanged, *values) is True:
+                    check._uses += 1
+                    return True
+            return check(dict(zip(names, values, strict=True)))
+
+        return holds
 
     def _holds(self, frame_locals: dict) -> bool:
         if not self._full(frame_locals):
@@ -126,7 +155,7 @@ class SnapshotCheck:
                 {key for key, times in self._changes.items() if times > 1},
                 {path for path, times in self._replaced.items() if times > 1},
             )
-            snapshot = _take(self._guards, walk, frame_locals, _forgetting(record, self))
+            snapshot = _take(self._guards, walk, frame_locals, self._names, _forgetting(record, self))
             self._began = {
                 path: weakref.ref(root)
                 for path, root in walk.roots.items()
@@ -165,10 +194,12 @@ def _take(
     guards: CompiledGuards,
     walk: Walk,
     frame_locals: dict,
+    given: tuple[str, ...],
     when_gone: Callable[[Any], None],
 ) -> Snapshot | None:
     conditions = [guard for guard in guards.conditions if not walk.settles(guard)]
-    groups = [group for group in guards.distinct if any(walk.value(source) is OPEN for source in group)]
+    apart = [_apart(walk, group) for group in guards.distinct]
+    groups = [each.sources for each in apart if len(each.sources) > 1]
     for source in guards.tensor_checks[-1][1]:
         walk.value(source)
     others = _other_tensors(guards, walk, frame_locals)
@@ -181,22 +212,35 @@ def _take(
     loaders: list[_SettledLoader] = []
 
     def make_loader(names: Names, lines: list[str]) -> Loader:
-        loaders.append(_SettledLoader(names, lines, walk))
+        loaders.append(_SettledLoader(names, lines, walk, given))
         for path, root in roots.items():
             lines.append(f"if {loaders[0].load(path)} is not {names.const(root)}(): return {names.const(OTHER)}")
         return loaders[0]
 
     check, _ = guards.write(
-        [*walk.pins().values(), *conditions], groups, make_loader, takes="L, S, unchanged", snapshot=True, others=others
+        [*walk.pins().values(), *conditions],
+        groups,
+        make_loader,
+        takes=f"S, unchanged, {arguments_of(given) or 'L'}",
+        snapshot=True,
+        others=others,
+        apart=apart,
     )
     walk.watch.seal()
-    snapshot = Snapshot(walk.watch, roots, check, loaders[0].values())
+    snapshot = Snapshot(walk.watch, roots, check, loaders[0].values(), given)
     if known and not any(value is root for value in inputs for root in walk.roots.values()):
         begins = zip(guards.inputs.roots, begin, strict=True)
         snapshot.knows_inputs(
             tuple(roots.get(path) or functools.partial(_same, value) for path, value in begins), inputs
         )
     return snapshot
+
+
+def _apart(walk: Walk, group: list[Source]) -> Apart:
+    """Of objects that all differ, those that a call may bring, and the ids of those that stay."""
+    values = {source: walk.value(source) for source in group}
+    stay = frozenset(id(value) for value in values.values() if value is not OPEN)
+    return Apart([source for source, value in values.items() if value is OPEN], stay)
 
 
 def _other_tensors(guards: CompiledGuards, walk: Walk, frame_locals: dict) -> tuple[list[Any], Apart] | None:
@@ -232,8 +276,8 @@ def _same(value: Any) -> Any:
 class _SettledLoader(Loader):
     """Takes the values of settled sources from the tuple ``S``."""
 
-    def __init__(self, names: Names, lines: list[str], walk: Walk) -> None:
-        super().__init__(names, lines, lambda source: f"L[{source.name!r}]")
+    def __init__(self, names: Names, lines: list[str], walk: Walk, given: tuple[str, ...]) -> None:
+        super().__init__(names, lines, by_position(given) if given else by_name)
         self._walk = walk
         self._settled: dict[Source, str] = {}
         self._groups: dict[str, list[Source]] = {}

@@ -7,6 +7,7 @@ step depends on.  What cannot be noted is ``OPEN``.  Sources and guards ask it; 
 from __future__ import annotations
 
 import abc
+import collections
 import gc
 import types
 from collections.abc import Container, Hashable
@@ -252,6 +253,16 @@ class StableObjects:
     def notes_contents(self, obj: Any) -> bool:
         """Whether a dictionary's or a tuple's own contents are noted, or cannot change."""
         return id(obj) in self._tables or type(obj) is tuple
+
+    def notes_keys(self, obj: Any) -> bool:
+        """Whether the keys of a dictionary are noted, and their order.
+
+        An ordered dictionary moves a key without a write that a watch sees, but not if there is only one.
+        """
+        if type(obj) is collections.OrderedDict and len(obj) <= 1 and id(obj) not in self._volatile:
+            self.watch.contents(obj)
+            return True
+        return self.notes_contents(obj)
 
     def notes_namespace(self, module: Any) -> bool:
         """Whether all that a module has of its own is noted."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 NONE = ConstValue(None)
 _ONCE = once_differentiable(lambda ctx: None).__code__
+_METHODS = ("mark_dirty", "mark_non_differentiable", "save_for_backward", "save_for_forward", "set_materialize_grads")
 _KNOWN_TO_CTX = frozenset(dir(FunctionCtx)) | {"saved_tensors", "needs_input_grad"}
 
 
@@ -50,6 +51,7 @@ class Layout(NamedTuple):
     outputs: int
     graded: tuple[int, ...]  # the outputs whose gradients backward takes
     constant: tuple[int, ...]  # the outputs that are not differentiable
+    dirty: tuple[int, ...]  # the tensors that forward changes and returns
     saved: tuple[int, ...]  # which of the carried tensors were passed to save_for_backward
     gradients: tuple[int, ...]  # for each tensor, the position of its gradient among backward's results, or -1
     materialize: bool  # gradients that nothing depends on are zeros, rather than missing
@@ -67,6 +69,8 @@ class GraphFunction(torch.autograd.Function):
         outputs, carried = results[: layout.outputs], results[layout.outputs :]
         if layout.constant:
             ctx.mark_non_differentiable(*(outputs[place] for place in layout.constant))
+        if layout.dirty:
+            ctx.mark_dirty(*(tensors[place] for place in layout.dirty))
         if backward is not None:
             ctx.set_materialize_grads(layout.materialize)
             ctx.save_for_backward(*(carried[place] for place in layout.saved))
@@ -139,12 +143,13 @@ def autograd_function(forward: Any, backward: Any, layout: tuple, hidden: tuple,
 class ContextValue(Value):
     """``ctx``: attributes that forward leaves for backward."""
 
-    __slots__ = ("attrs", "constant", "in_backward", "materialize", "needs_input_grad", "saved", "unpacked")
+    __slots__ = ("attrs", "constant", "dirty", "in_backward", "materialize", "needs_input_grad", "saved", "unpacked")
 
     def __init__(self, needs_input_grad: Value) -> None:
         self.source = None
         self.attrs: dict[str, Value] = {}
         self.constant: list[Value] = []
+        self.dirty: list[Value] = []
         self.needs_input_grad = needs_input_grad
         self.saved: list[Value] = []
         self.in_backward = False
@@ -166,7 +171,7 @@ class ContextValue(Value):
         if name == "saved_tensors" and self.in_backward:
             self.unpacked = True
             return TupleValue(list(self.saved))
-        if name in ("save_for_backward", "save_for_forward", "mark_non_differentiable", "set_materialize_grads"):
+        if name in _METHODS:
             return BuiltinMethodValue(self, FunctionCtx, name)
         if name in self.attrs:
             return self.attrs[name]
@@ -195,6 +200,8 @@ class ContextValue(Value):
             self.saved = args
         elif name == "mark_non_differentiable":
             self.constant = args
+        elif name == "mark_dirty":
+            self.dirty = args
         elif name == "set_materialize_grads":
             self.materialize = args[0].truth(tr)
         elif name != "save_for_forward":  # which is for forward-mode gradients only
@@ -253,6 +260,7 @@ class _Application:
         self._refuse_hidden_writes(forward)
         outputs = self._outputs(result)
         in_list = isinstance(result, ListValue)
+        dirty = self._dirty(outputs, in_list)
         if in_list:  # is no tensor to autograd, which does not look into it
             self.records = False
         computed: list[Value] = [value for value in outputs if isinstance(value, GraphValue)]
@@ -265,13 +273,15 @@ class _Application:
             backward_graph = backward.close([v.arg(tr) for v in gradients if not _is_none(v)])
             carried = list(backward.captures)
         left = [value for value in forward.left_behind() if not any(value is other for other in computed)]
-        forward_graph = forward.close([*(value.arg(tr) for value in (*computed, *left)), *carried])
+        written = _nodes([self.args[place] for place in dirty])
+        forward_graph = forward.close([*(value.arg(tr) for value in (*computed, *left)), *carried], written=written)
         places = itertools.count()
         layout = Layout(
             order=(),
             outputs=len(computed) + len(left),
             graded=tuple(i for i, value in enumerate(computed) if self._has_gradient(value)),
             constant=_constant([*computed, *left], [*(computed if in_list else self.ctx.constant), *left]),
+            dirty=tuple(map(_nodes(self.args).index, written)),
             saved=tuple(i for i, node in enumerate(carried) if node in _nodes(self.ctx.saved)),
             gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
             materialize=self.ctx.materialize,
@@ -282,7 +292,7 @@ class _Application:
         rebind(left, fresh[len(computed) :])
         results = iter(fresh)
         values = [
-            _result(forward, value, next(results)) if isinstance(value, GraphValue) else value for value in outputs
+            self._result(forward, value, next(results)) if isinstance(value, GraphValue) else value for value in outputs
         ]
         if in_list:
             return ListValue(
@@ -306,6 +316,27 @@ class _Application:
         """Break at a write that autograd must not see, and does where a compiler has made a graph of it."""
         if writes_through_data(forward.graph):
             raise GraphBreak(breaks.REGION, f"{forward.what} writes to a tensor through .data, behind autograd's back")
+
+    def _dirty(self, outputs: list[Value], in_list: bool) -> list[int]:
+        """The places of the arguments that forward changes and returns.
+
+        They must be computed in the graph: autograd takes an input's change for the program's own, not the graph's.
+        """
+        found = [next((i for i, a in enumerate(self.args) if a is value), -1) for value in self.ctx.dirty]
+        for place in found:
+            value = self.args[place]
+            if place < 0 or in_list or in_transform(self.tr) or not any(value is each for each in outputs):
+                raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__} marks what it does not return as dirty")
+            if self.tr.shares_memory_with_input(value):
+                raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__} changes an input of the graph")
+        return found
+
+    def _result(self, forward: Region, value: Any, result: Value) -> Value:
+        """What ``apply`` returns for an output of forward: the same object, unless it came from outside, unchanged."""
+        if _is_outside(forward, value) and not any(value is dirty for dirty in self.ctx.dirty):
+            return result
+        rebind([value], [result])
+        return value
 
     # --- forward ---------------------------------------------------------------------------------------------------
 
@@ -392,7 +423,7 @@ class _Application:
 
     def _emit(self, forward: Region, forward_graph: Any, backward_graph: Any, layout: Layout) -> list[Value]:
         tr = self.tr
-        tensors = [value.node for value in self.args if isinstance(value, TensorValue)]
+        tensors = _nodes(self.args)
         hidden = [node for node in forward.captures if node not in tensors]
         places = {node: i for i, node in reversed(list(enumerate([*tensors, *hidden])))}
         layout = layout._replace(order=tuple(places[node] for node in forward.captures))
@@ -415,14 +446,6 @@ def _unmarked(tr: Tracer, function: FunctionValue) -> tuple[Value, bool]:
 
 def _is_outside(forward: Region, value: Any) -> bool:
     return isinstance(value, GraphValue) and value.node.graph is not forward.graph
-
-
-def _result(forward: Region, value: Any, result: Value) -> Value:
-    """What ``apply`` returns for an output of forward: the same object, unless it came from outside."""
-    if _is_outside(forward, value):
-        return result
-    rebind([value], [result])
-    return value
 
 
 def _constant(values: list[Value], marked: list[Value]) -> tuple[int, ...]:

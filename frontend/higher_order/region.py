@@ -11,7 +11,7 @@ branch, a backward pass) must be *pure*: it must not change objects that exist o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +26,7 @@ from ..values.constants import SymValue, sym_result
 from ..values.containers.iteration import IteratorValue
 from ..values.contexts import UNKNOWN_GRAD
 from ..values.tensors import TensorValue
+from .forward_mode import in_level
 
 if TYPE_CHECKING:
     from ..trace.tracer import OpenRegion, Tracer
@@ -117,6 +118,8 @@ class Region:
 
     def __enter__(self) -> Region:
         tr = self.tr
+        if in_level(tr):
+            raise GraphBreak(breaks.REGION, f"{self.what} in a level of forward derivatives")
         self._outside.update(_reachable(self._roots, self._refuse_iterator))
         tr.graph, tr.region = self.graph, self
         tr.effects.region = self
@@ -188,13 +191,16 @@ class Region:
             pass
         return found
 
-    def close(self, outputs: list[Node], captures: list[Node] | None = None) -> GraphModule:
+    def close(
+        self, outputs: list[Node], captures: list[Node] | None = None, written: Collection[Node] = ()
+    ) -> GraphModule:
         """The finished graph module: it takes the parameters and then ``captures``, by default all that there are.
 
-        It returns ``outputs``, which may lie in graphs around it, as a flat tuple.
+        It returns ``outputs``, which may lie in graphs around it, as a flat tuple.  It may write to
+        ``written`` from outside.
         """
         for node, (example, version) in self._versions.items():
-            if version != _version(example):
+            if node not in written and version != _version(example):
                 raise GraphBreak(breaks.REGION, f"{self.what} changes {node.name}, a tensor from outside it, in place")
         results = [self.lift(node) for node in outputs]
         order = list(self.captures) if captures is None else captures

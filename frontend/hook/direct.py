@@ -7,7 +7,6 @@ the program's, asks that entry itself.
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from torchmux import torch_internals as ti
 
 from ..bytecode.resume import GENERATOR_FLAGS
 from ..capture.captured import Captured
+from ..guards.snapshot import SnapshotCheck
 from .library import is_own
 from .session import Session
 
@@ -71,13 +71,17 @@ def _may_call(value: Any) -> bool:
 
 
 def _ready(session: Session, entry: Captured, function: types.FunctionType, first: tuple) -> Ready:
-    code, closure, kept, held_check = function.__code__, function.__closure__ or (), entry.kept, entry.check
+    code, closure, kept = function.__code__, function.__closure__ or (), entry.kept
     names = code.co_varnames[: code.co_argcount]
     generation = session.generation
     if (replaces := kept()) is not None:
         ti.set_code_exec_strategy(replaces, _SKIP)
     make, method, namespace, name = types.FunctionType, types.MethodType, function.__globals__, function.__name__
-    count = len(names) - len(first)
+    count, owner = len(names) - len(first), first[0] if first else None
+    has_rest, has_named = bool(code.co_flags & _VARARGS), bool(code.co_flags & _VARKEYWORDS)
+    others = code.co_varnames[code.co_argcount :][: has_rest + has_named]
+    holds = _check_of_values(entry, (*names, *others, *code.co_freevars))
+    ti.set_code_exec_strategy(holds.__code__, _SKIP)
 
     # The function is made anew each time: what holds the code for long closes a cycle through it, which never goes.
 
@@ -101,41 +105,36 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
         except ValueError:  # nothing is in a cell
             return None
         made = make(replaces, namespace, name, None, closure)
-        return method(made, first[0]) if first else made
-
-    free, others = code.co_freevars, code.co_varnames[code.co_argcount :]
-    rest = others[0] if code.co_flags & _VARARGS else None
-    by_name = others[rest is not None] if code.co_flags & _VARKEYWORDS else None
-    most = count if rest is None else sys.maxsize
+        return method(made, owner) if first else made
 
     @ti.not_captured
-    def ready_by_locals(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
-        replaces, check = kept(), held_check()
-        if replaces is None or check is None or function.__code__ is not code or session.generation != generation:
+    def ready_with_rest(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
+        replaces = kept()
+        if replaces is None or function.__code__ is not code or session.generation != generation:
             return None
-        if not count <= len(args) <= most or (kwargs and (by_name is None or not kwargs.keys().isdisjoint(names))):
+        if len(args) < count or (len(args) > count and not has_rest):
             return None
-        frame_locals = dict(zip(names, (*first, *args)))  # noqa: B905 - more are in the rest
-        if rest is not None:
-            frame_locals[rest] = args[count:]
-        if by_name is not None:
-            frame_locals[by_name] = kwargs
-        if free:
-            try:
-                frame_locals.update({name: cell.cell_contents for name, cell in zip(free, closure, strict=True)})
-            except ValueError:
+        if kwargs and not (has_named and kwargs.keys().isdisjoint(names)):
+            return None
+        more = ((args[count:], kwargs) if has_named else (args[count:],)) if has_rest else (kwargs,)
+        try:
+            if not holds(*first, *args[:count], *more, *[cell.cell_contents for cell in closure]):
                 return None
-        if not check(frame_locals):
+        except ValueError:
             return None
         made = make(replaces, namespace, name, None, closure)
-        return method(made, first[0]) if first else made
+        return method(made, owner) if first else made
 
+    if others:
+        return ready_with_rest
+    return ready_with_more if first or closure else ready
+
+
+def _check_of_values(entry: Captured, names: tuple[str, ...]) -> Callable[..., bool]:
+    """The check of an entry as a function of the values of these locals."""
     assert entry.guards is not None
-    if held_check() is not entry.guards.check or rest is not None or by_name is not None:
-        return ready_by_locals
-    holds = entry.guards.of_arguments((*names, *free))
-    ti.set_code_exec_strategy(holds.__code__, _SKIP)
-    return ready_with_more if first or free else ready
+    check = entry.check()
+    return check.of_arguments(names) if isinstance(check, SnapshotCheck) else entry.guards.of_arguments(names)
 
 
 def _ready_for_module(module: torch.nn.Module, function: types.FunctionType, ready: Ready) -> Ready:

@@ -28,6 +28,7 @@ from ..higher_order import (  # noqa: F401 - and so do these
     checkpoint,
     control_flow,
     flex_attention,
+    forward_mode,
     functional_call,
     loops,
     tensor_hooks,

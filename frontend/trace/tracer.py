@@ -147,6 +147,9 @@ class Recording(Protocol):
     def writes_inputs(self, except_for: Any = None) -> bool:
         """Whether the graph writes to any of its inputs, or to any but one."""
 
+    def shares_memory_with_input(self, value: Any) -> bool:
+        """Whether a tensor is an input of the graph, or shows memory of one."""
+
     def numpy_argument(self, number: Any) -> Any:
         """What an operator gets in the place of a NumPy number."""
 

@@ -1,4 +1,4 @@
-"""Indexing a tensor with symbolic integers.
+"""Indexing a tensor with symbolic integers, or with integers in tensors.
 
 Tensor's own indexing reads an integer's value and so turns it into a constant; ``select`` uses the symbol itself.
 """
@@ -12,16 +12,20 @@ import torch
 from .base import Value
 from .constants import ConstValue, SymValue
 from .containers.sequences import SliceValue, TupleValue
+from .scalars import read_number
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
 
+_READ_AS_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)  # others are masks, or errors
 _ALL = SliceValue(ConstValue(None), ConstValue(None), ConstValue(None))
 
 
 def select_symbolic(tr: Tracer, owner: Value, rank: int, key: Value) -> Value | None:
     """``owner[key]`` by ``select`` where the key has symbolic integers; None if that would not be the same."""
     parts = key.items(tr) if isinstance(key, TupleValue) else [key]
+    if tr.dims.scalars and all(_is_basic(part) or _is_read(part) for part in parts):
+        parts = [read_number(tr, part, "item") if _is_read(part) else part for part in parts]  # type: ignore[arg-type]
     if not any(map(_is_symbolic, parts)) or not all(map(_is_basic, parts)):
         return None
     consumed = sum(not _is_free(part) for part in parts)
@@ -38,6 +42,18 @@ def select_symbolic(tr: Tracer, owner: Value, rank: int, key: Value) -> Value | 
     for dim, index in reversed(dims):
         owner = tr.emit("call_function", torch.select, [owner, ConstValue(int(dim)), index], {})
     return owner
+
+
+def depends_on_data(tr: Tracer, key: Value) -> bool:
+    """Whether a key has an integer that only the data tells."""
+    parts = key.items(tr) if isinstance(key, TupleValue) else [key]
+    return any(_is_read(part) or (isinstance(part, SymValue) and tr.depends_on_data(part.sym)) for part in parts)
+
+
+def _is_read(part: Value) -> bool:
+    """Whether an index is a tensor that indexing reads as an integer."""
+    example = getattr(part, "example", None)
+    return isinstance(example, torch.Tensor) and example.dim() == 0 and example.dtype in _READ_AS_INTEGERS
 
 
 def _is_symbolic(part: Value) -> bool:

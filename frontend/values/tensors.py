@@ -21,7 +21,7 @@ from .containers.sequences import TupleValue
 from .contexts import as_inference
 from .descriptors import bind_class_attribute
 from .scalars import READS, number_of, read_number
-from .tensor_indexing import select_symbolic
+from .tensor_indexing import depends_on_data, select_symbolic
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -398,12 +398,18 @@ class TensorValue(GraphValue):
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         self.guard_operator(tr, "__getitem__")
-        if tr.symbolic and (selected := select_symbolic(tr, self, self.example.dim(), key)) is not None:
+        selected = select_symbolic(tr, self, self.example.dim(), key) if tr.symbolic or tr.dims.scalars else None
+        if selected is not None:
             return selected
         return tr.emit("call_function", operator.getitem, [self, key], {})
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self.guard_operator(tr, "__setitem__")
+        if tr.dims.scalars and depends_on_data(tr, key):  # torch's own would select at a place that no node tells
+            selected = select_symbolic(tr, self, self.example.dim(), key)
+            if selected is not None:
+                tr.emit("call_function", operator.setitem, [selected, ConstValue(Ellipsis), value], {})
+                return
         tr.emit("call_function", operator.setitem, [self, key, value], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:

@@ -55,8 +55,8 @@ def test_a_file_is_shown(tmp_path, capsys):
         (["show", "other"], "published without those of single cases"),
         (["show", "nobody"], "nothing is published of 'nobody'; there is mine (full), mine (quick)"),
         (["show", "no/such/file.json"], "No such file"),
-        (["one", "two"], "takes one backend, or `show NAME`"),
-        (["eager", "--outcome", "pass"], "takes one backend, or `show NAME`"),
+        (["show", "one", "two"], "takes backends, or `show NAME`"),
+        (["eager", "--outcome", "pass"], "takes backends, or `show NAME`"),
     ],
 )
 def test_what_cannot_be_shown(small, words, said, capsys):

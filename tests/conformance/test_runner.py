@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from torchmux.cli.main import main
-from torchmux.conformance import collect, report, runner, semantics
-from torchmux.conformance.outcome import Outcome, Result
+from torchmux.conformance import collect, loopback, report, runner, semantics
+from torchmux.conformance.outcome import OtherRun, Outcome, Result
 
 IDS = [case.id for case in semantics.cases()]
 SOME = "semantics/aliasing/view*"
@@ -57,7 +57,7 @@ def test_a_journal_goes_on_behind_a_line_that_was_cut_off(tmp_path):
 def test_a_journal_belongs_to_one_kind_of_run(tmp_path):
     path = tmp_path / "found.jsonl"
     runner.Journal(path, {"backend": "a", "torch": "2.13"}).add(Result("a/b/c", Outcome.PASS))
-    with pytest.raises(runner.OtherRun, match="another run, which differs in torch"):
+    with pytest.raises(OtherRun, match="another run, which differs in torch"):
         runner.Journal(path, {"backend": "a", "torch": "2.15"})
 
 
@@ -72,15 +72,50 @@ def test_a_process_runs_so_many_cases_and_no_more(monkeypatch):
     started = []
 
     class Counted(runner.Worker):
-        def __init__(self, *args):
-            super().__init__(*args)
-            started.append(self.process.pid)
+        def begin(self, head):
+            super().begin(head)
+            started.append(self._copy)
 
     monkeypatch.setattr(runner, "Worker", Counted)
     monkeypatch.setattr(runner, "FRESH_AFTER", 2)
     results = runner.run(IDS[:3], backend="eager")
     assert [result.outcome for result in results] == [Outcome.PASS] * 3
     assert len(set(started)) == 2
+
+
+def test_jobs_share_answers_of_eager_and_a_worker(monkeypatch):
+    """Eager is asked once for all backends, and the faults of one are not found in the next one."""
+    started, kept = [], []
+
+    class Counted(runner.Worker):
+        def __init__(self, *args):
+            started.append(args[0]["backend"])
+            super().__init__(*args)
+
+        def end_copy(self):
+            kept.append(len(os.listdir(jobs[0].head["answers"])))
+            return super().end_copy()
+
+    monkeypatch.setattr(runner, "Worker", Counted)
+    faulty = {"backend": "loopback_crash", "requirements": "torchmux.conformance.loopback:requirements_crash"}
+    name = loopback.CAUGHT_AS["crash"][1]
+    jobs = [runner.Job([name], **given) for given in (faulty, {"backend": "eager"}, {"backend": "aot_eager"})]
+    runner.run_all(jobs)
+    assert [result.outcome for job in jobs for result in job.results] == [Outcome.CRASH, Outcome.PASS, Outcome.PASS]
+    assert len(started) == 1
+    assert kept[-1] >= kept[0] > 0
+    assert not os.path.exists(jobs[0].head["answers"])
+
+
+def test_the_command_for_several_backends(tmp_path, capsys):
+    assert main(["conformance", "eager", "aot_eager", "--case", SOME, "--json", str(tmp_path / "all.json")]) == 2
+    assert "put {} in their names" in capsys.readouterr().err
+    flags = ["--json", str(tmp_path / "of_{}.json"), "--resume", str(tmp_path / "{}.jsonl")]
+    assert main(["conformance", "eager", "aot_eager", "--case", SOME, *flags]) == 0
+    found = [json.loads((tmp_path / f"of_{name}.json").read_text()) for name in ("eager", "aot_eager")]
+    assert [each["backend"] for each in found] == ["eager", "aot_eager"]
+    assert all(each["totals"]["pass"] == len(each["results"]) > 1 for each in found)
+    assert len((tmp_path / "aot_eager.jsonl").read_text().splitlines()) == 1 + len(found[1]["results"])
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
@@ -233,9 +268,9 @@ def test_a_case_that_ends_the_process_of_eager_hides_no_other(monkeypatch):
         details = {"eager": "ended"} if dies[name] >= 0 else {}
         return Result(name, Outcome.SKIPPED if details else Outcome.PASS, details=details)
 
-    close = runner.CaseRunner.close
+    end = runner.CaseRunner._end
     monkeypatch.setattr(runner.CaseRunner, "_in_worker", in_worker)
-    monkeypatch.setattr(runner.CaseRunner, "close", lambda self: (closed.append(ran[-1]), close(self)))
+    monkeypatch.setattr(runner.CaseRunner, "_end", lambda self: (closed.append(ran[-1]), end(self)))
     cases = runner.CaseRunner({})
     found = [cases.run(name, 1.0).outcome.value for name in ("first", "a", "b", "last")]
     assert found == ["pass", "pass", "skipped", "pass"]

@@ -121,8 +121,45 @@ def second_backward(functions, compile_):
     return "done"
 
 
+def gradient_of_changed(functions, compile_):
+    class Changes(functions["Increments"]):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 5
+
+    w = torch.ones(4, requires_grad=True)
+    y = w * 2
+    compile_(lambda y: Changes.apply(y) * 2)(y)
+    return torch.autograd.grad(y.sum(), w)[0].tolist()
+
+
+def data_assigned_again(functions, compile_):
+    w = torch.ones(4, requires_grad=True)
+
+    def assigns(x):
+        w.data = x * 2
+        return (w * w).sum()
+
+    result = compile_(assigns)(torch.ones(4))
+    w.data = torch.full((4,), 7.0)
+    result.backward()
+    return w.grad.tolist()
+
+
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the rows say what torch 2.13 does")
-@pytest.mark.parametrize("claim", [quantized_dtype, gradient_to_differentiate, mapped, absent, filled, second_backward])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        quantized_dtype,
+        gradient_to_differentiate,
+        mapped,
+        absent,
+        filled,
+        second_backward,
+        gradient_of_changed,
+        data_assigned_again,
+    ],
+)
 def test_what_torch_compile_makes_of_a_row_differs_and_what_we_make_of_it_does_not(claim, functions):
     expected = claim(functions, lambda function: function)
     torch._dynamo.reset()

@@ -337,15 +337,30 @@ def test_what_fails_conformance_comes_after_what_does_not():
 def test_the_newest_results_count(monkeypatch, tmp_path):
     """A quick run of the present suite tells more of a backend than a full run of an earlier one."""
     (tmp_path / "results").mkdir()
-    for suite, level, totals in (("9", "full", {"pass": 900}), ("10", "quick", {"pass": 90, "crash": 1})):
+    for suite, level, totals in (("9", "full", {"pass": 900}), ("10", "quick", {"pass": 90, "crash": 1, "xfail": 2})):
         run = {"backend": "native", "suite": suite, "level": level, "totals": totals, "environment": {}}
         (tmp_path / "results" / f"{level}.json").write_text(json.dumps(run))
     monkeypatch.setattr(standing.importlib.resources, "files", lambda package: tmp_path)
     standing._published.cache_clear()
     try:
-        assert standing.standing("native") == standing.Standing(91, 1)
+        assert standing.standing("native") == standing.Standing(93, 1, 2)
     finally:
         standing._published.cache_clear()
+
+
+def test_fewer_declared_failures_decide_between_equal_priorities(monkeypatch):
+    """The default is not what comes first in the alphabet."""
+    results = {"early": standing.Standing(9, 0, 5), "late": standing.Standing(9, 0, 1), "none": None}
+    monkeypatch.setattr(standing, "standing", lambda name, device: results[name])
+    rows = [types.SimpleNamespace(name=name, distribution="torchmux", priority=50) for name in results]
+    assert [row.name for row in sorted(rows, key=standing.preference)] == ["none", "late", "early"]
+
+
+def test_native_is_the_default_where_it_runs():
+    (row,) = [row for row in torchmux.backends() if row.name == "native"]
+    if not row.available:
+        pytest.skip("native does not run here")
+    assert torchmux.get_default_backend() == "native"
 
 
 def test_the_device_decides(own_catalog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -142,11 +143,22 @@ def test_dispatch_mode() -> None:
     assert seen[-1] is SIN
 
 
-@checks("is_forward_ad_active")
+@checks("is_forward_ad_active", "leaving_dual_level", "has_dual_level")
 def test_forward_mode() -> None:
     assert not ti.is_forward_ad_active()
     with torch.autograd.forward_ad.dual_level():
         assert ti.is_forward_ad_active()
+        with pytest.raises(ValueError, match="around"), ti.leaving_dual_level():
+            raise ValueError("around")
+        assert ti.is_forward_ad_active()
+    with pytest.raises(ValueError, match="inside"), ti.leaving_dual_level():
+        torch.autograd.forward_ad.enter_dual_level()
+        raise ValueError("inside")
+    assert not ti.is_forward_ad_active()
+    graph = torch.fx.Graph()
+    assert not ti.has_dual_level(graph)
+    graph.call_function(torch.autograd.forward_ad.enter_dual_level)
+    assert ti.has_dual_level(graph)
 
 
 @checks("by_mode")

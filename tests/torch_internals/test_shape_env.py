@@ -71,7 +71,7 @@ def test_what_is_taken_for_granted() -> None:
     assert ti.assumptions(ti.new_fake_mode()) == []
 
 
-@checks("new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher", "possible_value")
+@checks("depends_on_data", "new_unbacked_symbols", "insert_runtime_asserts", "python_dispatcher", "possible_value")
 def test_unbacked() -> None:
     mode = ti.fake_tensor_mode(symbolic=True, where=lambda: "model.py:3", scalars=True, dynamic_outputs=True)
     graph = torch.fx.Graph()
@@ -81,6 +81,7 @@ def test_unbacked() -> None:
         item = graph.call_method("item", (node,))
         item.meta["example_value"] = number = example.long().sum().item()
         bindings = ti.new_unbacked_symbols(mode.shape_env, number)
+        assert ti.depends_on_data(number)
         torch._check(number < 5)
         with pytest.raises(ti.fake_tensor_errors()["guard"]):
             bool(number == 3)

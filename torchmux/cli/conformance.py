@@ -23,12 +23,18 @@ from .screen import console, show
 
 if TYPE_CHECKING:
     from torchmux.conformance.outcome import Result
+    from torchmux.conformance.requirements import Requirements
+    from torchmux.conformance.runner import Job
 
 _STYLES = {
     "pass": "green", "slow": "yellow", "fallback": "yellow", "unsupported": "yellow", "mismatch": "bold red",
     "crash": "bold red",
     "timeout": "bold red", "xfail": "dim", "xpass": "bold red", "skipped": "dim",
 }  # fmt: skip
+
+_FILES = ("json", "junit", "html", "resume")
+_ITS_NAME = "{}"
+"""What stands for a backend's name in those of files."""
 
 
 def add_to(commands: Any) -> None:
@@ -40,8 +46,9 @@ def add_to(commands: Any) -> None:
         "may die or hang without harm. Exits with 1 if anything is wrong.",
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="the backend, or a chain such as onnxrt+native; not needed with "
-        "--requirements.  `show NAME` prints single results of a published run, or of a file that --json wrote",
+        "names", nargs="*", metavar="NAME", help="the backends, or chains such as onnxrt+native; not needed with "
+        "--requirements.  Several share eager's answers, and write files whose names have {} for the backend's.  "
+        "`show NAME` prints single results of a published run, or of a file that --json wrote",
     )  # fmt: skip
     parser.add_argument(
         "--level", choices=("quick", "full"), help="quick (minutes, the default) or full (hours); with show, the "
@@ -84,30 +91,27 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.names[:1] == ["show"] and len(arguments.names) == 2:
         return published.show_cases(arguments.names[1], arguments, _STYLES)
-    if len(arguments.names) > 1 or arguments.outcome:
+    if arguments.outcome or "show" in arguments.names:
         said = " ".join(arguments.names)
-        print(f"torchmux: conformance takes one backend, or `show NAME`, not {said!r}", file=sys.stderr)
+        print(f"torchmux: conformance takes backends, or `show NAME`, not {said!r}", file=sys.stderr)
         return 2
-    arguments.backend, arguments.level = (arguments.names or [None])[0], arguments.level or "quick"
+    arguments.level = arguments.level or "quick"
+    if len(arguments.names) > 1 and (why := _why_not_several(arguments)):
+        print(f"torchmux: {why}", file=sys.stderr)
+        return 2
+    runs = [_Run(arguments, name) for name in arguments.names or (None,)]
     try:
-        check_writable(arguments.json, arguments.junit, arguments.html, arguments.resume)
+        for each in runs:
+            check_writable(*each.files.values())
         others = _others(arguments.compare)
-        if arguments.reproducers:
-            Path(arguments.reproducers).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         print(f"torchmux: {error}", file=sys.stderr)
         return 2
-    requirements = claims.requirements_of(arguments, "its name")
-    if requirements is None:
-        return 2
-    if arguments.device:
-        requirements.device = arguments.device
-    if why := _why_not_there(requirements.device):
-        print(f"torchmux: {why}", file=sys.stderr)
-        return 2
-    from torchmux.conformance import collect, page, report, runner
+    for each in runs:
+        if not each.is_usable():
+            return 2
+    from torchmux.conformance import collect, outcome, runner
 
-    backend, options = requirements.name, requirements.options
     try:
         part, parts = map(int, arguments.shard.split("/"))
         patterns = arguments.case or ["*"]
@@ -124,55 +128,113 @@ def run(arguments: argparse.Namespace) -> int:
     if not names:
         print(f"torchmux: no case matches {' or '.join(patterns)}; --list shows all cases", file=sys.stderr)
         return 2
-    frontend = arguments.frontend or requirements.frontend
-    fingerprint = requirements.fingerprint
-    device = requirements.device
-    key = report.key(backend, arguments.level, fingerprint, frontend, options, device)
-    try:
-        journal = runner.Journal(Path(arguments.resume) if arguments.resume else None, key)
-    except runner.OtherRun as error:
-        print(f"torchmux: {error}; use another file, or delete this one", file=sys.stderr)
-        return 2
-    with _cluster(arguments) as client, _progress(len(names)) as progress:
-        progress(0, *(journal.results[name] for name in names if name in journal.results))
-        results = runner.run(
+    with _cluster(arguments) as client, _progress(len(names) * len(runs)) as progress:
+        try:
+            jobs = [each.job(names, progress) for each in runs]
+        except outcome.OtherRun as error:
+            print(f"torchmux: {error}; use another file, or delete this one", file=sys.stderr)
+            return 2
+        runner.run_all(jobs, workers=arguments.workers, client=client)
+    whole = None if arguments.case else len(found)
+    return max([each.tell(job.results, whole, others) for each, job in zip(runs, jobs, strict=True)])
+
+
+class _Run:
+    """One backend of a command."""
+
+    requirements: Requirements
+
+    def __init__(self, arguments: argparse.Namespace, name: str | None) -> None:
+        self._arguments = argparse.Namespace(**vars(arguments))
+        self._arguments.backend = name
+        named = {key: getattr(arguments, key) for key in _FILES}
+        self.files = {key: path and path.replace(_ITS_NAME, name or "") for key, path in named.items()}
+        self._reproducers = arguments.reproducers and arguments.reproducers.replace(_ITS_NAME, name or "")
+
+    def is_usable(self) -> bool:
+        """Whether the backend can be judged here; else the message on stderr says why not."""
+        found = claims.requirements_of(self._arguments, "its name")
+        if found is None:
+            return False
+        found.device = self._arguments.device or found.device
+        if why := _why_not_there(found.device):
+            print(f"torchmux: {why}", file=sys.stderr)
+            return False
+        self.requirements = found
+        return True
+
+    @property
+    def _on(self) -> dict[str, Any]:
+        return {
+            "backend": self.requirements.name,
+            "level": self._arguments.level,
+            "frontend": self._arguments.frontend or self.requirements.frontend,
+            "options": self.requirements.options,
+            "device": self.requirements.device,
+        }
+
+    def job(self, names: Sequence[str], progress: Callable[..., None]) -> Job:
+        """What is to run, and what has run already.
+
+        Raises:
+            OtherRun: the file of results is of another run.
+        """
+        from torchmux.conformance import outcome, report, runner
+
+        if self._reproducers:
+            Path(self._reproducers).mkdir(parents=True, exist_ok=True)
+        path = Path(self.files["resume"]) if self.files["resume"] else None
+        job = runner.Job(
             names,
-            backend=backend,
-            level=arguments.level,
-            requirements=arguments.requirements,
-            frontend=frontend,
-            options=options,
-            device=device,
-            seconds=requirements.seconds,
-            workers=arguments.workers,
-            client=client,
-            journal=journal,
+            **self._on,
+            requirements=self._arguments.requirements,
+            seconds=self.requirements.seconds,
+            journal=outcome.Journal(path, report.key(fingerprint=self.requirements.fingerprint, **self._on)),
             progress=lambda result: progress(1, result),
         )
-    whole = None if arguments.case else len(found)
-    run_data = report.to_json(backend, arguments.level, fingerprint, results, whole, frontend, options, device)
-    if arguments.json:
-        text = json.dumps(run_data, indent=1)
-        if arguments.json == "-":
-            print(text)
-        else:
-            Path(arguments.json).write_text(text)
-    if arguments.junit:
-        Path(arguments.junit).write_text(report.to_junit(backend, results))
-    if arguments.html:
-        Path(arguments.html).write_text(page.html([*others, run_data]))
-    if arguments.reproducers:
-        _write_reproducers(Path(arguments.reproducers), results)
-    failures = [result for result in results if result.outcome.is_failure]
-    if arguments.json == "-":
+        progress(0, *job.results)
+        return job
+
+    def tell(self, results: Sequence[Result], cases: int | None, others: Sequence[dict[str, Any]]) -> int:
+        """Write the files, and print the failures and a table; returns 1 if anything is wrong."""
+        from torchmux.conformance import page, report
+
+        backend, asked = self.requirements.name, self._arguments.requirements
+        data = report.to_json(results=results, cases=cases, fingerprint=self.requirements.fingerprint, **self._on)
+        if self.files["json"]:
+            text = json.dumps(data, indent=1)
+            if self.files["json"] == "-":
+                print(text)
+            else:
+                Path(self.files["json"]).write_text(text)
+        if self.files["junit"]:
+            Path(self.files["junit"]).write_text(report.to_junit(backend, results))
+        if self.files["html"]:
+            Path(self.files["html"]).write_text(page.html([*others, data]))
+        if self._reproducers:
+            _write_reproducers(Path(self._reproducers), results)
+        failures = [result for result in results if result.outcome.is_failure]
+        if self.files["json"] == "-":
+            return int(bool(failures))
+        if len(self._arguments.names) > 1:
+            show(Text(backend, style="bold"))
+        show(*map(_failure_line, failures), _table(report.summary(results)))
+        if failures:
+            named = f" --requirements {asked}" if asked else f" --backend {backend}"
+            show(f"torchmux minify {failures[0].case}{named} reduces a failure to the smallest graph that still fails.")
+        if told := counts_in_words(report.kinds(results)):
+            show(f"operators of all cases: {told}")
         return int(bool(failures))
-    show(*map(_failure_line, failures), _table(report.summary(results)))
-    if failures:
-        named = f" --requirements {arguments.requirements}" if arguments.requirements else f" --backend {backend}"
-        show(f"torchmux minify {failures[0].case}{named} reduces a failure to the smallest graph that still fails.")
-    if told := counts_in_words(report.kinds(results)):
-        show(f"operators of all cases: {told}")
-    return int(bool(failures))
+
+
+def _why_not_several(arguments: argparse.Namespace) -> str:
+    """Why a run cannot be for several backends; empty if it can."""
+    if arguments.requirements:
+        return "--requirements are those of one backend"
+    paths = [getattr(arguments, key) for key in (*_FILES, "reproducers")]
+    if any(path and _ITS_NAME not in path for path in paths):
+        return f"several backends write several files: put {_ITS_NAME} in their names, which stands for the backend's"
+    return ""
 
 
 def _why_not_there(device: str) -> str:

@@ -64,6 +64,23 @@ def is_forward_ad_active() -> bool:
     return forward_ad._current_level >= 0
 
 
+@contextlib.contextmanager
+def leaving_dual_level() -> Iterator[None]:
+    """A block that leaves, if it raises, the level of forward derivatives that began in it."""
+    was_active = is_forward_ad_active()
+    try:
+        yield
+    except BaseException:
+        if is_forward_ad_active() and not was_active:
+            forward_ad.exit_dual_level()
+        raise
+
+
+def has_dual_level(graph: torch.fx.Graph) -> bool:
+    """Whether a level of forward derivatives begins in a captured graph."""
+    return any(node.target is forward_ad.enter_dual_level for node in graph.nodes)
+
+
 def by_mode(plain: Run, *, under_autocast: Run, in_dual_level: Run) -> Run:
     """A function that calls ``plain``, or what takes its place under autocast or a level of forward derivatives.
 

@@ -58,6 +58,13 @@ def shape_guard_namespace() -> dict[str, Any]:
     return dict(SYMPY_INTERP)
 
 
+def depends_on_data(number: Any) -> bool:
+    """Whether a symbolic number follows from the data of a tensor."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(number))
+
+
 def new_unbacked_symbols(shape_env: Any, value: Any) -> dict[Any, Any] | None:
     """The symbols that an operator's result has brought, and where in it they stand."""
     from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings

@@ -18,11 +18,15 @@ from torch import Tensor
 
 
 def _in_one_rounding(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """Leaves half precision to a kernel: several steps would each round to it, where the kernel rounds once."""
+    """Leaves half precision to a kernel: several steps would each round to it, where the kernel rounds once.
+
+    The formulas are those of real numbers, and complex ones are left to a kernel, too.
+    """
 
     @functools.wraps(formula)
     def decompose(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return NotImplemented if x.dtype in (torch.float16, torch.bfloat16) else formula(x, *args, **kwargs)
+        is_left = x.dtype in (torch.float16, torch.bfloat16) or x.is_complex()
+        return NotImplemented if is_left else formula(x, *args, **kwargs)
 
     return decompose
 

@@ -27,15 +27,17 @@ from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
 from .decompose import (
     Table,
+    checks,
     corrections,
     differentiated_whole,
     draws_kept,
     drop_dead_code,
+    formulas_as_in_eager,
     kept_whole,
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
-from .saved import bases_saved
+from .saved import bases_saved, results_apart
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -90,7 +92,9 @@ def trace_inference(
     """
     if has_subclasses(gm):
         raise NeedsAutograd("some tensors consist of others")
-    table = {**{op: function for op, function in table.items() if op not in whole}, **corrections()}
+    if internals.has_dual_level(gm.graph):
+        raise NeedsAutograd("forward derivatives are computed in it")
+    table = {**{op: function for op, function in table.items() if op not in whole}, **corrections(), **checks()}
     with tracing(mode):
         # Aliases, so that an operator that changes a tensor's sizes does not change the capture's own tensors.
         inputs = [_alias(f) for f in fakes]
@@ -221,7 +225,7 @@ def _through_autograd(
         StaysInTorch: see :func:`through_autograd`.
     """
     aot = internals.aot_autograd()
-    tangents, joint = Tangents(), Joint()
+    tangents, joint, min_cut = Tangents(), Joint(), internals.min_cut_partition()
 
     def compiler(backward: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
@@ -248,6 +252,7 @@ def _through_autograd(
         SymbolicTensors(),
         differentiated_whole(whole),
         resized_as_in_eager(),
+        formulas_as_in_eager(),
     ):
         compiled = aot(
             CastingModule(gm) if may_cast(gm) else gm,
@@ -255,14 +260,38 @@ def _through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(joint.noticed(draws_kept(bases_saved(internals.min_cut_partition())))),
-            decompositions=table,
+            partition_fn=tangents.counted(
+                joint.noticed(_with_real_zeros(draws_kept(bases_saved(results_apart(min_cut)))))
+            ),
+            decompositions={**table, **checks()},
             keep_inference_input_mutations=writes_inputs,
         )
         internals.keep_saved_buffers()
         if joint.is_known:
             return Derivatives(compiled, gm, fakes, joint, tangents, strict=strict)
         return tangents.watched(compiled)
+
+
+def _with_real_zeros(split: Callable[..., Any]) -> Callable[..., Any]:
+    """The partitioner ``split``, wrapped so that it computes those zeros of the joint graph that have no memory.
+
+    Forward derivatives make them where no trace sees it.
+    """
+
+    def computing(joint: GraphModule, *args: Any, **settings: Any) -> Any:
+        for node in joint.graph.find_nodes(op="get_attr"):
+            constant = getattr(joint, str(node.target), None)
+            if not isinstance(constant, torch.Tensor) or not constant._is_zerotensor():
+                continue
+            with joint.graph.inserting_before(node):
+                given = {"dtype": constant.dtype, "device": constant.device}
+                zeros = joint.graph.call_function(torch.ops.aten.zeros.default, (list(constant.shape),), given)
+            zeros.meta = node.meta
+            node.replace_all_uses_with(zeros)
+            joint.graph.erase_node(node)
+        return split(joint, *args, **settings)
+
+    return computing
 
 
 def _keep_old_contents(forward: GraphModule) -> None:

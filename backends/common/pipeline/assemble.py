@@ -5,6 +5,7 @@ The generated function names each step and drops every value after its last use.
 
 from __future__ import annotations
 
+import cmath
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import map_arg
+from torch.fx.node import map_aggregate, map_arg
 
 from .. import collectives
 from .overlap import Sharing
@@ -58,6 +59,19 @@ def _placeholders_first(graph: Graph) -> None:
             last.append(node)
 
 
+def _spelled_out(node: Node) -> Node:
+    """``node``, whose complex numbers are calls where Python writes ``nanj`` or ``infj``, which code cannot read."""
+
+    def spelled(value: Any) -> Any:
+        if isinstance(value, complex) and not cmath.isfinite(value):
+            with node.graph.inserting_before(node):
+                return node.graph.call_function(complex, (value.real, value.imag))
+        return value
+
+    node.args, node.kwargs = map_aggregate(node.args, spelled), map_aggregate(node.kwargs, spelled)  # type: ignore
+    return node
+
+
 def inputs_of(part: Part) -> list[Node]:
     """The values that the caller hands to the compiled part, in order."""
     return [v for v in part.inputs if v.op != "get_attr"]
@@ -90,7 +104,7 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
             copied[step] = _view(step, graph, copied, output)
             continue
         if isinstance(step, Node):
-            copied[step] = graph.node_copy(step, copied.__getitem__)
+            copied[step] = _spelled_out(graph.node_copy(step, copied.__getitem__))
             if not step.kwargs:
                 copied[step].target = _SOONER.get(step.target, step.target)
             if step in in_place:

@@ -256,14 +256,34 @@ def corrections() -> Table:
     ``one_hot`` writes to new memory in the usual order; torch's formula compares, in the order of the classes.
     On GPUs, a resized image in channels last is one as well; torch's formulas make none of one with few channels.
     On CPUs, factors count as :func:`resized_as_in_eager` says.
+    ``multilabel_margin_loss`` ignores what comes after the last label; torch's formula counts it as the first class.
     """
     aten = torch.ops.aten
     resizing = (*_ignoring(), aten._upsample_nearest_exact2d.vec)
     return {
         aten.native_batch_norm.default: _native_batch_norm,
         aten.one_hot.default: _one_hot,
+        aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
         **{op: functools.partial(_resized, op) for op in resizing},
     }
+
+
+def checks() -> Table:
+    """Operators whose trace has none of their checks: of a position that depends on data."""
+    return {torch.ops.aten.select.int: _select, torch.ops.aten.select_scatter.default: _select_scatter}
+
+
+def _select_scatter(x: Tensor, source: Tensor, dim: int, index: Any) -> Any:
+    return _select(x, dim, index)
+
+
+def _select(x: Tensor, dim: int, index: Any) -> Any:
+    """The operator itself, after a check of a position that only the data tells."""
+    if isinstance(index, torch.SymInt) and internals.depends_on_data(index):
+        words = f"select(): index out of range for tensor of size [{', '.join(map(str, x.shape))}] at dimension {dim}"
+        for holds in (index < x.shape[dim], index >= -x.shape[dim]):
+            torch.ops.aten._assert_scalar.default(holds, words)
+    return NotImplemented
 
 
 @functools.cache
@@ -343,6 +363,28 @@ def _one_hot(x: Tensor, classes: int = -1) -> Tensor:
     formula = internals.python_kernels(op).get(internals.DispatchKey.CompositeImplicitAutograd)
     made = op.decompose(x, classes) if formula is None else formula(x, classes)  # before torch 2.13, C++ has it
     return made if made is NotImplemented else made.contiguous()  # it may be kept whole
+
+
+def formulas_as_in_eager() -> contextlib.AbstractContextManager[None]:
+    """While this lasts, autograd takes our formula of what torch's formula computes otherwise than its kernel."""
+
+    def change(op: Any, kernels: dict[Any, Any]) -> None:
+        if internals.DispatchKey.Autograd in kernels:
+            kernels[internals.DispatchKey.Autograd] = _multilabel_margin_loss
+
+    return changed_kernels([torch.ops.aten.multilabel_margin_loss_forward.default], change)
+
+
+def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    counts = (labels == -1).cumsum(-1) == 0
+    labels = torch.where(counts, labels, 0)
+    is_label = labels[..., None] == torch.arange(rows.shape[-1], device=x.device)
+    is_target = (is_label & counts[..., None]).any(-2)
+    margins = (1 - rows.gather(-1, labels)[..., None] + rows[:, None]).clamp_min(0)
+    loss = torch.where(counts[..., None] & ~is_target[:, None], margins, 0).sum((-2, -1)) / rows.shape[-1]
+    loss = (loss.reshape(x.shape[:-1]), loss.mean(), loss.sum())[reduction]
+    return loss, is_target.to(x.dtype).reshape(target.shape)
 
 
 def _native_batch_norm(

@@ -2,7 +2,8 @@
 
 Eager allows some of these writes, and their result depends on how the elements overlap.  Functionalization treats each
 element as separate memory: it adds up the copies, or chooses one.  A graph that writes to such a tensor therefore runs
-in torch, which also raises eager's error if eager refuses the write.
+in torch, which also raises eager's error if eager refuses the write.  So does one that writes to windows
+(``x.unfold``) that leave some elements out: functionalization makes zeros of those.
 
 Inputs may share memory as well.  Code that writes to one of them was compiled for one way in which they do.
 """
@@ -19,7 +20,7 @@ from torchmux import torch_internals as internals
 
 from . import aliasing
 
-REASON = "the graph writes to a tensor of which several elements lie in one place"
+REASON = "the graph writes to a tensor of which several elements lie in one place, or to windows that leave some out"
 
 
 def is_overlapping(value: Any) -> bool:
@@ -58,10 +59,18 @@ def _written(node: Node) -> list[Node]:
 def _shows_overlap(node: Node) -> bool:
     at: Node | None = node
     while at is not None:
-        if is_overlapping(at.meta.get("val")):
+        if is_overlapping(at.meta.get("val")) or _leaves_out(at):
             return True
         at = _shown(at)
     return False
+
+
+def _leaves_out(node: Node) -> bool:
+    """Whether a node is a view of windows that do not have all elements."""
+    if node.target is not torch.ops.aten.unfold.default:
+        return False
+    counts = [_now(each.meta["val"].numel()) for each in (node, node.args[0]) if isinstance(each, Node)]
+    return None in counts or counts[0] < counts[1]
 
 
 def _shown(node: Node) -> Node | None:
@@ -72,9 +81,16 @@ def _shown(node: Node) -> Node | None:
 
 
 def may_be_written_to(gm: GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether a tensor of a captured graph that overlaps itself has been written to."""
-    values = [n.meta.get("example_value") for n in gm.graph.nodes if n.op != "output"]
-    return any(is_overlapping(v) and _version(v) > 0 for v in [*inputs, *values])
+    """Whether a tensor of a captured graph that overlaps itself, or has windows, has been written to."""
+    values = [(n.target, n.meta.get("example_value")) for n in gm.graph.nodes if n.op != "output"]
+    return any(
+        isinstance(v, torch.Tensor) and _version(v) > 0 and (is_overlapping(v) or _called(target) == "unfold")
+        for target, v in [*((None, v) for v in inputs), *values]
+    )
+
+
+def _called(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
 
 
 def _version(tensor: torch.Tensor) -> int:

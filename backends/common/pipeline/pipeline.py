@@ -248,7 +248,7 @@ class _Work:
     def _trace(self, keep: Keep | None) -> Run:
         gm = self.implementation.rewrite(self.gm, self.request)
         mode, fakes = aot.fake_inputs(gm, self.example_inputs)
-        with internals.tracing_with(mode):
+        with internals.tracing_with(mode), internals.leaving_dual_level():
             return self._split_and_compile(gm, mode, fakes, keep)
 
     def _split_and_compile(self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Keep | None) -> Run:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from torchmux import torch_internals as internals
+
 from ..ir import index
 from ..ir.index import Index
 from ..ir.operations import Unsupported
@@ -214,6 +218,9 @@ def _as_strided(ctx: Context, a: Value, sizes: Any, strides: Sequence[Any], offs
     assert a.place is not None
     if a.place.strides != expected:
         raise Unsupported("as_strided of a tensor that has a different memory order here")
+    given = [*ctx.node.args[1:], *ctx.node.kwargs.values()]
+    if any(internals.depends_on_data(n) for n in map(ctx.fake, given) if isinstance(n, torch.SymInt)):
+        raise Unsupported("as_strided at a position that depends on data, which may lie outside of the storage")
     start = a.place.offset if offset is None else offset
     if a.place.buffer.kind == "input" and a.place.offset == 0 and offset is not None:
         raise Unsupported("as_strided with an offset into the storage of an input")

@@ -2,5 +2,6 @@
 
 * ``windows``: convolutions, pooling, padding, resizing; ``reductions``: sums, extremes, norms, products;
 * ``functions``: activations, arithmetic, comparisons, losses;
-* ``selections``: reads and writes by index, orders, joins and parts; ``identities``: rewrites that do not hold.
+* ``selections``: reads and writes by index, orders, joins and parts; ``identities``: rewrites that do not hold;
+* ``rare``: operators that few programs have.
 """

@@ -80,7 +80,7 @@ class Keys(Guard):
         return f"has the same {self.what}" if self.what else f"has the keys {list(self.keys)!r:.80}"
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
-        return objects.notes_contents(value)
+        return objects.notes_keys(value)
 
 
 @kind

@@ -420,3 +420,86 @@ def test_a_snapshot_goes_with_the_callable(eager_snapshots):
     del net, compiled
     gc.collect()
     assert [ref() for ref in gone] == [None, None, None]
+
+
+ORDERED = {
+    "another key": lambda hooks: (hooks.popitem(), hooks.update(b=2)),
+    "one more key": lambda hooks: hooks.update(b=2),
+    "no key": lambda hooks: hooks.clear(),
+    "another value": lambda hooks: hooks.update(a=5),
+    "moved": lambda hooks: (hooks.update(b=2), hooks.move_to_end("a")),
+}
+
+
+class Ordered(torch.nn.Module):
+    def __init__(self, *keys):
+        super().__init__()
+        self.table = collections.OrderedDict.fromkeys(keys, 1)
+
+    def forward(self, x):
+        for key, by in self.table.items():
+            x = x * 2 + by if key == "a" else x - 7 * by
+        return x
+
+
+@needs_watches
+@pytest.mark.parametrize("keys", [(), ("a",), ("a", "c")])
+@pytest.mark.parametrize("name", ORDERED)
+def test_keys_of_an_ordered_dictionary(name, keys, eager_snapshots):
+    net, eager = Ordered(*keys), Ordered(*keys)
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(4):
+        assert torch.equal(compiled(vector()), eager(vector()))
+    assert uses(compiled)
+    for change in (ORDERED[name], lambda table: table.move_to_end(next(iter(table), None)) if table else None):
+        for model in (net, eager):
+            try:
+                change(model.table)
+            except KeyError:
+                model.table["a"] = 3
+        for _ in range(3):
+            assert torch.equal(compiled(vector()), eager(vector()))
+
+
+class Pair(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mine = {"n": 1}
+
+    def forward(self, x, one, other):
+        one["n"] = 5
+        return x * other["n"] + self.mine["n"]
+
+
+@needs_watches
+@pytest.mark.parametrize("which", [("mine", "c"), ("b", "b"), ("mine", "mine"), ("b", "mine")])
+def test_objects_of_a_call_that_become_one(which, eager_snapshots):
+    """Those that the call brings are compared with each other, and with those that the model has."""
+    net = Pair()
+    compiled = torchmux.compile(net, backend="eager")
+    objects = {"mine": net.mine, "b": {"n": 1}, "c": {"n": 1}}  # guards on values do not tell them apart
+
+    def call(run, *names):
+        one, other = (objects[name] for name in names)
+        result = run(vector(), one, other)
+        one["n"] = 1
+        return result
+
+    for _ in range(6):
+        call(compiled, "b", "c")
+    assert uses(compiled)
+    assert torch.equal(call(compiled, *which), call(net, *which))
+
+
+def test_calls_by_position_use_the_snapshot(eager_snapshots):
+    net = Outer()
+    compiled = torchmux.compile(net, backend="eager")
+    for _ in range(20):
+        compiled(vector())
+    (seen,) = taken(compiled)
+    before = uses(compiled)
+    assert compiled._torchmux_record.direct is not None and seen.names == ("self", "x")
+    compiled(vector())
+    assert uses(compiled) == before + 1
+    net.settings.value = 7
+    assert torch.equal(compiled(vector()), net(vector()))

@@ -399,17 +399,6 @@ class Logs(Scaled):
         return grad, None, None
 
 
-class Dirty(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.mark_dirty(x)
-        return x.add_(1)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 3
-
-
 class Unmaterialized(Function):
     @staticmethod
     def forward(ctx, x):
@@ -438,7 +427,6 @@ class WritesToSaved(Scaled):
     ("function", "words"),
     [
         (lambda x: Logs.apply(x, 2.0), "Logs.backward changes"),
-        (lambda x: Dirty.apply(x * 2), "mark_dirty"),
         (lambda x: Unmaterialized.apply(x)[0], "it is not known which gradients exist"),
         (lambda x: AsksGradMode.apply(x, 2.0), "grad mode"),
         (lambda x: WritesToSaved.apply(x * 1, 2.0), "in place"),

@@ -64,7 +64,8 @@ class GpuHost(TritonHost):
         )
 
     def own(self) -> Mapping[str, Any]:
-        constants = {b.name: self.program.constants[b.name] for b in self.addressed if b.name in self.program.constants}
+        known = self.program.constants
+        constants = {self._here(b): known[b.name] for b in self.addressed if b.name in known}
         return {
             "device": str(self.device),
             "launches": self.launches,
@@ -130,7 +131,17 @@ class GpuHost(TritonHost):
         if buffer in self.told or buffer in self.host.arena.offsets:
             return []
         self.told.add(buffer)
-        return [*self.brought_here(buffer), f"at_{buffer.name} = {buffer.name}.data_ptr()"]
+        name = self._here(buffer)
+        # Of what lies on the CPU, kernels read a copy: torch's operators read it where it is.
+        moved = buffer.device != self.device and buffer.name not in self.program.constants
+        return [
+            *([f"{name} = {buffer.name}.to({self.device_text()})"] if moved else []),
+            f"at_{buffer.name} = {name}.data_ptr()",
+        ]
+
+    def _here(self, buffer: Buffer) -> str:
+        """The name of a buffer, or of its copy, on the device."""
+        return buffer.name if buffer.device == self.device else f"here_{buffer.name}"
 
     # --- tensors that others made ---------------------------------------------------------------------------------
 

@@ -34,7 +34,9 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
     else:
         device = torch.device(own["device"])
         names = _on(device, own, built)
-        names |= {name: aligned(constants[of], constants[of].stride()) for name, of in own["constants"].items()}
+        for name, of in own["constants"].items():
+            constant = constants[of].to(device)
+            names[name] = aligned(constant, constant.stride())
         around = _within(device) if torch.cuda.device_count() > 1 else None
     if not own["timers"]:
         return Loaded(names, around=around)

@@ -90,7 +90,6 @@ class TritonHost(HostPrinter):
         self.functions: dict[_Function, str] = {}  # equal kernels are one function, of this name
         self.comments: dict[str, list[str]] = {}
         self.kernels = kernels  # by the identity of their steps
-        self.here: set[Buffer] = set()  # what is known to be on the device
 
     def source(self) -> str:
         """All kernels."""
@@ -113,13 +112,6 @@ class TritonHost(HostPrinter):
 
     def device_text(self) -> str:
         return argument(self.device)
-
-    def brought_here(self, buffer: Buffer) -> list[str]:
-        """What moves a number that lies on the CPU to the device."""
-        if buffer in self.here:
-            return []
-        self.here.add(buffer)
-        return [] if buffer.device == self.device else [f"{buffer.name} = {buffer.name}.to({self.device_text()})"]
 
     def clocked(self, call: str) -> list[str]:
         """A call whose time is told, if times are."""
@@ -146,6 +138,10 @@ class TritonHost(HostPrinter):
 class InterpretedHost(TritonHost):
     """For Triton's interpreter: each kernel is launched by ``launch(kernel, programs, ...)`` on tensors, which stand
     for all memory, and what kernels say of indices is read at once."""
+
+    def __init__(self, program: Program, plan: Host, kernels: Mapping[int, TritonKernel], timed: bool) -> None:
+        super().__init__(program, plan, kernels, timed)
+        self.made: set[Buffer] = set()  # which parts of the arena are tensors
 
     def own(self) -> Mapping[str, Any]:
         return {"device": "interpreter", "kernels": list(self.functions.values())}
@@ -174,9 +170,9 @@ class InterpretedHost(TritonHost):
     def _tensor(self, buffer: Buffer) -> list[str]:
         """What makes a tensor of a buffer, where there is none yet."""
         at = self.host.arena.offsets.get(buffer)
-        if at is None or buffer in self.here:
-            return self.brought_here(buffer)
-        self.here.add(buffer)
+        if at is None or buffer in self.made:
+            return []
+        self.made.add(buffer)
         end = text_of(at + buffer.numel * buffer.dtype.itemsize)
         return [f"{buffer.name} = arena[{text_of(at)}:{end}].view({buffer.dtype})"]
 

@@ -53,6 +53,12 @@ def found(stages: Sequence[Stage], w: Writer, r: Axis) -> Both | None:
     return None
 
 
+def adds_exponentials(stages: Sequence[Stage]) -> bool:
+    """Whether the second stage adds up exponentials of distances from what the first one has found."""
+    folds = [step for stage in stages[1:2] for step in stage.body if isinstance(step, Fold)]
+    return any(step.statement.reduction == "sum" and step.value.op == "exp" for step in folds)
+
+
 def _are_distances(squares: Node, value: Node, target: Buffer, points: Index) -> bool:
     """Whether ``squares`` are the squared distances of ``value`` from its mean over all points; ``target`` is its
     sum."""

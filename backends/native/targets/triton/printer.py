@@ -83,7 +83,9 @@ class _Printer:
         total = index.product(v.size for v in rows)
         passes = sum(bool(s.body) for s in nest.stages)
         held: tuple[Shape, ...] | None = None
-        if type(points) is int and (shapes.is_held(points, full_reads(nest)) or nest.scratch):
+        exponentials = onepass.adds_exponentials(nest.stages)
+        few = shapes.is_held(points, full_reads(nest), self.itemsize, exponentials)
+        if type(points) is int and (few or nest.scratch):
             if nest.by_columns:
                 held = shapes.held_columns(total, max(points, 1), self.itemsize, passes)
             if not nest.by_columns or (held is None and nest.scratch):
@@ -94,7 +96,7 @@ class _Printer:
             cost = max((step.value.cost for stage in nest.stages for step in stage.body), default=0)
             found = shapes.walked_columns(total, points, cost)
         else:
-            found = shapes.walked_rows(total, points, self.itemsize, passes)
+            found = shapes.walked_rows(total, points, self.itemsize, passes, exponentials)
         r = axis_of("r", nest.inner, found)
         x = axis_of("x", rows, found)
         if dict(found[0].blocks)["XBLOCK"] == 1:

@@ -21,7 +21,7 @@ FILLING = 2 * MULTIPROCESSORS
 LONGEST_ROW = 16384
 """So many points are held in registers through all stages of a kernel, if it reads few values of each."""
 HEAVY_ROW = 8192
-"""The same if it reads more than :data:`FEW_READS`."""
+"""The same if it reads more than :data:`FEW_READS`, or keeps exponentials of small values as well."""
 FEW_READS = 3
 _LEAST_WARPS, _MOST_WARPS = 1, 32
 _COLUMNS = 32
@@ -37,6 +37,8 @@ _SPLIT_BYTES = 64 * 1024
 _PASS_BYTES = 512 * 1024
 """The same where two kernels would read what one of them could keep."""
 _PART_BYTES = 16 * 1024
+_LONGEST_TURN = 32768
+"""Of a row of so many points, exponentials are added up in one turn."""
 _CACHE = 32 * 2**20
 """Of the second cache of an H100, what is near a multiprocessor."""
 
@@ -96,9 +98,10 @@ def _side(extent: Index) -> int:
     return power(extent) if type(extent) is int else 64
 
 
-def is_held(points: Index, reads: int) -> bool:
+def is_held(points: Index, reads: int, itemsize: int, exponentials: bool) -> bool:
     """Whether the points of a row, of each of which so many values are read, stay in registers."""
-    return type(points) is int and points <= (LONGEST_ROW if reads <= FEW_READS else HEAVY_ROW)
+    heavy = reads > FEW_READS or (exponentials and itemsize <= 2)
+    return type(points) is int and points <= (HEAVY_ROW if heavy else LONGEST_ROW)
 
 
 def held_rows(rows: Index, points: int, itemsize: int) -> tuple[Shape, ...]:
@@ -142,17 +145,20 @@ def held_columns(columns: Index, points: int, itemsize: int, passes: int) -> tup
     return _all_alike(found)
 
 
-def walked_rows(rows: Index, points: Index, itemsize: int, passes: int) -> tuple[Shape, ...]:
+def walked_rows(rows: Index, points: Index, itemsize: int, passes: int, exponentials: bool) -> tuple[Shape, ...]:
     """For rows that are walked block by block, ``passes`` times.
 
     Where a later pass reads again what one before has read, one large program on each multiprocessor is best: the rows
-    of several would not be in the second cache any more.
+    of several would not be in the second cache any more.  Sums of ``exponentials`` are scaled after each turn, so that
+    a row is one turn if it can be.
     """
     sizes = [(4096, 8), (2048, 8), (4096, 16), (8192, 16)]
     if type(rows) is int and rows <= MULTIPROCESSORS:
         sizes = [(8192, 16), (4096, 16), (8192, 32), (4096, 8)]
     elif passes > 1 and type(points) is int and points * itemsize * 8 * MULTIPROCESSORS > _CACHE:
         sizes = [(16384, 32), (8192, 32), (4096, 16), (4096, 8)]
+        if exponentials and power(points) == _LONGEST_TURN:
+            sizes.insert(0, (_LONGEST_TURN, 32))
     if type(points) is int:
         sizes = [(block, warps) for block, warps in sizes if block < 2 * points] or [(power(points), 4)]
     return _distinct(_rows(rows, 1, block, warps) for block, warps in sizes)

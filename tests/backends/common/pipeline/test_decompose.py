@@ -98,3 +98,35 @@ def test_operators_that_only_raise_leave_the_rest_of_the_graph_to_the_backend(ba
         compiled(-torch.eye(2) * 5)
     reasons = [p.reason for graph in torchmux.report(compiled).graphs for p in graph.report.fallbacks]
     assert not any("compiler error" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_labels_end_at_the_first_that_is_none(backend, trains, reduction):
+    """torch's formula counts what comes after it as the first class, in a batch."""
+    labels = torch.tensor([[3, 0, -1, 1, 2], [1, 2, 4, -1, 0], [-1, 1, 1, 2, 3], [0, 1, 2, 3, 4]])
+
+    def f(x):
+        return F.multilabel_margin_loss(x, labels, reduction=reduction), F.multilabel_margin_loss(x[1], labels[1])
+
+    x = torch.randn(4, 5, requires_grad=trains)
+    expected, found = f(x), torchmux.compile(f, backend=backend)(x)
+    torch.testing.assert_close(found, expected)
+    if trains:
+        wanted, given = (torch.autograd.grad(sum(r.sum() for r in each), x) for each in (expected, found))
+        torch.testing.assert_close(given, wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("f", [torch.sigmoid, torch.expm1, torch.log1p], ids=lambda f: f.__name__)
+def test_formulas_of_real_numbers_are_not_those_of_complex_ones(f, backend):
+    x = torch.polar(torch.tensor([0.5, 1.5]), torch.tensor([0.3, 2.9]))
+    torch.testing.assert_close(torchmux.compile(lambda x: f(x), backend=backend)(x), f(x))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_complex_numbers_that_python_cannot_read(backend):
+    x = torch.complex(torch.randn(3), torch.randn(3))
+    found = torchmux.compile(lambda x: torch.logaddexp(x, x.flip(0)), backend=backend)(x)
+    torch.testing.assert_close(found, torch.logaddexp(x, x.flip(0)))

@@ -176,3 +176,34 @@ def test_where_inputs_that_are_only_read_share_memory_does_not_matter(caplog):
         rows, columns = table[begin : begin + 2], table[begin + 2 : begin + 4]
         assert torch.equal(compiled(torch.zeros(2), rows, columns), rows + columns + 1)
     assert "overlap in memory" not in caplog.text
+
+
+def _windows(x):
+    windows = x.unfold(0, 2, 3)
+    windows.select(1, 0).neg_()
+    return windows, x * 2
+
+
+def _all_windows(x):
+    x.unfold(0, 2, 2).mul_(3)
+    return x * 2
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+@pytest.mark.parametrize(("f", "size"), [(_windows, 8), (_all_windows, 8), (_all_windows, 7)])
+def test_windows_that_leave_elements_out(f, size, backend, requires_grad):
+    """Functionalization makes zeros of what the windows leave out."""
+    x = torch.arange(1.0, size + 1)
+
+    def g(x):
+        return f(x * 1.0 if requires_grad else x)
+
+    expected, compiled = g(x.clone().requires_grad_(requires_grad)), torchmux.compile(g, backend=backend)
+    given = x.clone().requires_grad_(requires_grad)
+    torch.testing.assert_close(compiled(given), expected)
+    is_all = (f, size) == (_all_windows, 8)
+    assert ("leave some out" in str(torchmux.report(compiled))) != is_all
+    if not requires_grad:
+        f(x)
+        assert torch.equal(given, x)

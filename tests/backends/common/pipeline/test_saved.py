@@ -139,3 +139,17 @@ def test_bases_take_the_places_of_views() -> None:
     backward.lint()
     assert [n.name for n in backward.find_nodes(op="placeholder")] == ["w", "x", "y", "tangents_1"]
     assert not saved.save_bases(forward, backward, 1)
+
+
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
+def test_results_of_equal_operators_have_their_own_memory(backend: str) -> None:
+    """torch's partition makes one of equal operators; those with several results it does not see returned."""
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        twice = torch.linalg.slogdet(x)
+        return torch.linalg.inv(x), torch.linalg.inv_ex(x).inverse, x.sin(), x.sin(), twice[0], twice[0]
+
+    x = (torch.randn(3, 3) + 4 * torch.eye(3)).requires_grad_()
+    for results in (f(x), torchmux.compile(f, backend=backend)(x)):
+        assert len({r.untyped_storage().data_ptr() for r in results}) == 5
+        torch.testing.assert_close(results, f(x))

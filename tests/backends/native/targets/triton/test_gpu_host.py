@@ -56,6 +56,18 @@ def test_kernels_are_machine_code(made) -> None:
     assert "item()" not in host
 
 
+def test_kernels_read_copies_of_what_lies_on_the_cpu(made) -> None:
+    """Of a constant, one that was made before; of an input, one of this call.  Its name stays that of the original."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x / torch.tensor([1.0, 2, 3, 4]).to(x.device)
+
+    code = made(function, (3, 4))
+    assert code.head["own"]["constants"] == {"here_in1": "_tensor_constant0"}
+    assert "at_in1 = here_in1.data_ptr()" in code.head["python"]
+    assert "in1 = in1" not in code.head["python"]
+
+
 def test_a_bias_is_added_by_the_library(made) -> None:
     """Where nothing else is computed along with it; the result is viewed as what is read."""
 

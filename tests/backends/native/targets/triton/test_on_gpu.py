@@ -201,6 +201,18 @@ def test_inputs_that_overlap_themselves_at_odd_addresses(mode: str) -> None:
         torch.testing.assert_close(call(x), x.sum(0) * 2)
 
 
+def test_tensors_on_the_cpu() -> None:
+    """A constant, and an input that is returned as it is, too."""
+    there = torch.arange(4.0)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x / torch.tensor([1.0, 2, 3, 4]).to(x.device), y.to(x.device) * x, y.to(x.device) + 1, y
+
+    call, x = compiled(function), torch.randn(3, 4, device="cuda")
+    for y in (there, there[1:].repeat(2)[:4]):
+        torch.testing.assert_close(call(x, y), function(x, y))
+
+
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_writing_to_inputs(mode: str) -> None:
     """An input that lies otherwise than the code expects, and one that starts at an odd address."""
