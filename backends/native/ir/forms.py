@@ -44,7 +44,9 @@ class Forms(Protocol):
     def chooses_parts(self, parts: Sequence[Value]) -> bool:
         """Whether tensors that are joined are chosen from where the whole is read, and not written side by side."""
 
-    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+    def order_of_images(
+        self, images: Value, weight: Value, stride: Sequence[int]
+    ) -> Literal["usual", "channels last"] | None:
         """In which order of dimensions a convolution should read and write images; None: as they come.
 
         The sizes are known numbers, and the weight may change from call to call.
@@ -58,7 +60,10 @@ class Forms(Protocol):
         a graph is traced so, and computed as it was traced."""
 
     def filters(self, taps: int) -> bool:
-        """Whether loops compute convolutions in which each channel has a window of its own with so many elements."""
+        """Whether loops compute convolutions in which an element is the sum of a window with so many elements.
+
+        Each channel has a window of its own, or few channels have one.
+        """
 
     def multiplies_windows(self, images: Value, weight: Value) -> bool:
         """Whether a convolution whose windows do not overlap is a product of matrices.

@@ -1,4 +1,4 @@
-"""Convolutions, as abstract operations on images in the layout that suits the target; small depthwise ones as loops,
+"""Convolutions, as abstract operations on images in the layout that suits the target; those of small windows as loops,
 and those whose windows do not overlap as products of matrices."""
 
 from __future__ import annotations
@@ -76,17 +76,23 @@ def _of_each_dimension(weight: Value, settings: Sequence[Any]) -> tuple[Any, ...
 
 
 def _is_filter(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> bool:
-    """Whether each channel has a small window of its own, which loops read sooner than a library is called."""
-    _, padding, _, transposed, _, groups = settings
+    """Whether an element is the sum of a small window, which loops read sooner than a library is called.
+
+    Each channel has a window of its own, or, of images whose pixels are neighbours, a few channels have one.
+    """
+    stride, padding, _, transposed, _, groups = settings
     sizes = (*x.sizes, *weight.sizes, *ctx.sizes())
     if any(type(s) is not int or s == 0 for s in sizes) or any(p < 0 for p in padding):
         return False
     if transposed or x.rank != weight.rank:
         return False
-    if weight.sizes[:2] != (groups, 1) or x.sizes[1] != groups or not ctx.dtype.is_floating_point:
+    if not ctx.dtype.is_floating_point or not ctx.program.own_products:
         return False
-    taps = weight.numel // groups
-    return ctx.program.own_products and ctx.program.forms.filters(taps)
+    if weight.sizes[:2] == (groups, 1) and x.sizes[1] == groups:
+        return ctx.program.forms.filters(weight.numel // groups)
+    together = image_layout(x) is not None or ctx.strides() != index.contiguous_strides(ctx.sizes())
+    terms: Any = index.product(weight.sizes[1:])
+    return not together and stride[-1] <= 2 and ctx.program.forms.filters(terms)
 
 
 def _filtered(
@@ -97,12 +103,14 @@ def _filtered(
     stride: list[int],
     padding: list[int],
     dilation: list[int],
-    *_: Any,
+    *rest: Any,
 ) -> Value:
     """The sum over the window, written out; of images in a frame of zeros, which needs no conditions."""
     program, spatial = ctx.program, x.rank - 2
     sizes = tuple(s + 2 * p for s, p in zip(x.sizes, [0, 0, *padding], strict=True))
     last = image_layout(x) is not None
+    depth: Any = weight.sizes[1]
+    each = index.floordiv(weight.sizes[0], rest[-1])  # results of a group of channels
     strides = channels_last(sizes) if last else index.contiguous_strides(sizes)
     wide = compute_type(ctx.dtype)
     if any(padding):
@@ -119,10 +127,13 @@ def _filtered(
     def element(at: Any) -> Node:
         n, channel, *place = at
         found = None if bias is None else ops.cast(bias.at((channel,)), wide)
-        for tap in itertools.product(*(range(s) for s in weight.sizes[2:])):  # type: ignore[arg-type]
+        first = index.floordiv(channel, each) * depth
+        for inner, *tap in itertools.product(*(range(s) for s in weight.sizes[1:])):  # type: ignore[arg-type]
             where = [place[d] * stride[d] + tap[d] * dilation[d] for d in range(spatial)]
             part = ops.binary(
-                "mul", ops.cast(x.at((n, channel, *where)), wide), ops.cast(weight.at((channel, 0, *tap)), wide)
+                "mul",
+                ops.cast(x.at((n, first + inner, *where)), wide),
+                ops.cast(weight.at((channel, inner, *tap)), wide),
             )
             found = part if found is None else ops.binary("add", found, part)
         assert found is not None
@@ -140,7 +151,7 @@ def _order(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> 
         return None
     if any(type(s) is not int for s in (*x.sizes, *ctx.sizes())):
         return None
-    return ctx.program.forms.order_of_images(x, weight)
+    return ctx.program.forms.order_of_images(x, weight, settings[0])
 
 
 def _is_traced_so(ctx: Context, position: int) -> bool:

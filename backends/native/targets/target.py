@@ -109,7 +109,9 @@ class Target(ABC, Forms):
     def chooses_parts(self, parts: Sequence[Value]) -> bool:
         return False
 
-    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+    def order_of_images(
+        self, images: Value, weight: Value, stride: Sequence[int]
+    ) -> Literal["usual", "channels last"] | None:
         return None
 
     def orders_weights(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from small.case import T, f16, i8, i64, infer, train, u8
+from small.case import T, f16, i8, i64, infer, module, train, u8
 
 # Experts, adapters and quantized weights
 
@@ -187,3 +188,25 @@ for name, function, inputs in (
     ),
 ):
     infer(f"extract/sampling/{name}", function, *inputs)
+
+
+class Routed(nn.Module):
+    """Experts in a loop, each of the rows that chose it."""
+
+    def __init__(self, width=64, count=4):
+        super().__init__()
+        self.gate = nn.Linear(width, count, bias=False)
+        layers = (nn.Sequential(nn.Linear(width, 128), nn.SiLU(), nn.Linear(128, width)) for _ in range(count))
+        self.experts = nn.ModuleList(layers)
+
+    def forward(self, x):
+        weights, chosen = torch.topk(self.gate(x).softmax(-1), 2, -1)
+        result = torch.zeros_like(x)
+        for at, expert in enumerate(self.experts):
+            rows, which = torch.where(chosen == at)
+            result.index_add_(0, rows, expert(x[rows]) * weights[rows, which, None])
+        return result
+
+
+module("experts/loop", Routed, T(64, 64), fullgraph=False)
+module("experts/loop-training", Routed, T(64, 64), training=True, fullgraph=False)

@@ -242,3 +242,29 @@ for name, make, shape in (
     module(f"extract/{name}-training", make, T(*shape), training=True)
     if len(shape) == 4 and name != "focal-modulation":
         module(f"extract/{name}-cl", make, T(*shape, layout="channels_last"), channels_last=True)
+
+# Windows that do not overlap, and small ones
+
+
+def embedded(channels, width, size, **options):
+    return lambda: nn.Sequential(nn.Conv2d(channels, width, size, size, **options), nn.Flatten(2))
+
+
+PATCHES = {
+    "vit": (embedded(3, 192, 16), (1, 3, 224, 224)),
+    "clip": (embedded(3, 256, 14, bias=False), (1, 3, 112, 112)),
+    "swin": (embedded(3, 48, 4), (1, 3, 112, 112)),
+    "digits": (embedded(1, 64, 4), (8, 1, 28, 28)),
+    "downsampling": (lambda: nn.Conv2d(48, 96, 2, 2), (1, 48, 28, 28)),
+    "upsampling": (lambda: nn.ConvTranspose2d(32, 16, 2, 2), (1, 32, 28, 28)),
+    "points": (lambda: nn.Conv1d(64, 128, 1), (2, 64, 500)),
+    "tubes": (lambda: nn.Conv3d(3, 96, (2, 8, 8), (2, 8, 8)), (1, 3, 8, 48, 48)),
+}
+for name, (make, sizes) in PATCHES.items():
+    module(f"patches/{name}", make, T(*sizes))
+    module(f"patches/{name}-training", make, T(*sizes), training=True)
+    module(f"patches/{name}-bf16", make, T(*sizes, dtype=bf16), dtype=bf16)
+
+module("edges/sobel", lambda: nn.Conv2d(1, 2, 3, padding=1), T(1, 1, 128, 128))
+module("edges/rgb-32", lambda: nn.Conv2d(3, 16, 3, padding=1), T(1, 3, 32, 32))
+module("edges/digits", lambda: nn.Conv2d(1, 32, 3), T(8, 1, 28, 28))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -34,6 +34,9 @@ _MOST_TERMS, _MOST_THIN, _MOST_FACTORS, _LEAST_THIN = 16, 8, 64, 16
 """What is added up for an element of a thin product, its columns, what is multiplied for a row of it, and its rows."""
 FEW_CHANNELS = 16
 """The library is slow with images of so few channels, as they are read from files, unless these are last."""
+
+_FEW_IN_ROWS = 64 * 64
+"""Pixels up to which it takes two to four times as long with channels last, if none is left out."""
 
 _FEW_PIXELS = 5_000_000
 """Multiplications for which a call of the library takes longer than a product of pixels and a weight."""
@@ -88,13 +91,16 @@ class Cpu(Target):
             step *= int(extent)  # type: ignore[arg-type]
         return tuple(reversed(strides))
 
-    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+    def order_of_images(
+        self, images: Value, weight: Value, stride: Sequence[int]
+    ) -> Literal["usual", "channels last"] | None:
         """Whether the images are worth more than the weight, which the library then reorders in each call."""
         if images.dtype is not torch.float32:
             return None
         _, channels, height, width = weight.sizes
         if channels < FEW_CHANNELS:  # type: ignore[operator]
-            last = height * width > 1  # type: ignore[operator]
+            pixels = math.prod((images.sizes[0], *images.sizes[2:]))
+            last = height * width > 1 and (max(stride) > 1 or pixels > _FEW_IN_ROWS)  # type: ignore[operator]
         else:
             lie_so = image_layout(images) is not None
             last = lie_so and (height * width == 1 or weight.numel <= 2 * images.numel)  # type: ignore[operator]

@@ -106,7 +106,7 @@ def _guards(mode: Any) -> list[str]:
 
 
 class _Standalone(Cpu):
-    def order_of_images(self, images: Value, weight: Value) -> Literal["usual"]:
+    def order_of_images(self, images: Value, weight: Value, stride: Sequence[int]) -> Literal["usual"]:
         """Products in tiles want channels apart."""
         return "usual"
 

@@ -92,7 +92,9 @@ class Triton(Target):
     def orders_weights(self) -> bool:
         return True
 
-    def order_of_images(self, images: Value, weight: Value) -> Literal["usual", "channels last"] | None:
+    def order_of_images(
+        self, images: Value, weight: Value, stride: Sequence[int]
+    ) -> Literal["usual", "channels last"] | None:
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
         return "channels last" if _by_tensor_cores(images.dtype) else None
 

@@ -61,6 +61,44 @@ def test_images_that_are_returned_lie_as_in_eager(check) -> None:
     check(several, x, first, second)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "sizes, kernel, stride, padding, groups",
+    [
+        ((2, 1, 14, 19), (2, 1, 3, 3), 1, 1, 1),
+        ((1, 2, 9, 12), (7, 2, 3, 4), 2, (2, 0), 1),
+        ((2, 4, 8, 9), (6, 2, 2, 3), 1, 0, 2),  # groups of channels, each with several results
+        ((2, 3, 8, 9), (6, 1, 3, 3), (2, 1), 1, 3),
+        ((2, 2, 40), (5, 2, 7), 1, 3, 1),
+    ],
+)
+def test_small_windows_are_loops(sizes, kernel, stride, padding, groups, dtype, check) -> None:
+    x, weight, bias = torch.randn(sizes).to(dtype), torch.randn(kernel).to(dtype), torch.randn(kernel[0]).to(dtype)
+    convolution = F.conv2d if len(sizes) == 4 else F.conv1d
+
+    def function(x, weight, bias):
+        return convolution(x, weight, bias, stride, padding, 1, groups).relu(), convolution(x, weight, groups=groups)
+
+    assert not check(function, x, weight, bias).library_calls
+
+
+def test_what_is_small_is_not_turned(check) -> None:
+    """The library is slow with few pixels of few channels that are neighbours, unless some are left out."""
+
+    def function(x, weight):
+        return F.conv2d(x, weight, padding=1), F.conv2d(x, weight, stride=2)
+
+    def last(count):
+        return check(
+            lambda x, w: F.conv2d(x, w, padding=1) + 1, torch.randn(1, 3, count, count), torch.randn(8, 3, 3, 3)
+        )
+
+    channels_last = r"fit\(\w+, \(\d+, 1, \d+, 8, \)\)"
+    assert not re.search(channels_last, last(32).output_code[1])
+    assert re.search(channels_last, last(72).output_code[1])
+    check(function, torch.randn(1, 3, 20, 20), torch.randn(8, 3, 3, 3))
+
+
 SOURCE = """
 #include "kernels.h"
 #include "convolution.h"

@@ -23,8 +23,8 @@ MODELS = {
         (2, 3, 14, 14),
     ),
     "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(4, 6, 3, 2), nn.Conv2d(6, 6, 3, groups=6)), (1, 4, 6, 6)),
-    "rows": (lambda: nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.GELU()), (2, 4, 33)),
-    "volumes": (lambda: nn.Conv3d(2, 4, 2), (1, 2, 4, 5, 5)),
+    "rows": (lambda: nn.Sequential(nn.Conv1d(12, 8, 3, padding=1), nn.GELU()), (2, 12, 33)),
+    "volumes": (lambda: nn.Conv3d(4, 4, 2), (1, 4, 4, 5, 5)),
 }
 
 
