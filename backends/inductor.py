@@ -80,6 +80,7 @@ def _compiled(
     import torch
 
     from torchmux import torch_internals as internals
+    from torchmux.registry.plain import strict
 
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
     from .common.pipeline.derivatives import refuse
@@ -118,7 +119,7 @@ def _compiled(
             return compiled(*(inputs[position].shape[dim] for position, dim in sizes), *inputs)
 
     if writes and not frozen:  # torch.compile's guards do not tell where inputs share memory, and its graphs are wrong
-        run = eager_when_overlap_differs(run, gm, example_inputs, strict=False)
+        run = eager_when_overlap_differs(run, gm, example_inputs, strict=strict.get())
     return run, writes
 
 

@@ -370,7 +370,7 @@ class Worker:
         self._send({**asked, "copies": self._copies})
         began = self._next(time.monotonic() + START_SECONDS) if self._copies else {"copy": 0}
         self._copy = 0 if began is None else began["copy"]
-        ready = began and self._next(time.monotonic() + START_SECONDS)
+        ready = None if began is None else self._next(time.monotonic() + START_SECONDS)
         if ready is None:
             self.close()
             if self._stop.is_set():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from torchmux.stages import collecting
@@ -41,6 +43,19 @@ class PlainGraph:
         return self.function(*args)
 
 
+strict: ContextVar[bool] = ContextVar("strict", default=False)
+"""Whether what is being compiled may leave no call to torch; for functions whose code holds for some calls only."""
+
+
+@contextlib.contextmanager
+def _strictly(asked: bool) -> Iterator[None]:
+    token = strict.set(asked)
+    try:
+        yield
+    finally:
+        strict.reset(token)
+
+
 def compile_plain(
     function: Callable[..., Any],
     spec: BackendSpec,
@@ -62,7 +77,7 @@ def compile_plain(
         if (refusal := _refusal(spec, example_inputs, training)) is not None:
             raise GraphRefused(refusal)
         _mark_static(gm, request)
-        with collecting(report.seconds, "compiler"):
+        with collecting(report.seconds, "compiler"), _strictly(bool(request.strict)):
             compiled = function(gm, list(example_inputs), **keywords_of(request))
     except GraphRefused as refused:
         return left_to_torch(spec, gm, request, refused, training=training)

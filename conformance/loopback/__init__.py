@@ -55,6 +55,7 @@ from .circumstances import (
     layouts,
     precision,
     programs,
+    rare,
     sequences,
     sizes,
     surroundings as around,
@@ -69,6 +70,7 @@ _KINDS = (
     precision.faults,
     layouts.faults, sequences.faults, derivatives.faults, around.process, around.turns, around.checks,
     algebra.arguments, algebra.numerics, programs.process, programs.state, programs.training,
+    rare.numerics, rare.arguments, rare.layout,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

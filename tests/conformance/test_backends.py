@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -33,16 +34,22 @@ def _needs(backend):
 
 
 @pytest.mark.parametrize(
-    ("backend", "part"),
+    ("backend", "parts"),
     [
-        pytest.param(backend, part, marks=[] if part in BY_DEFAULT[backend] else [pytest.mark.slow])
-        for backend in BACKENDS
-        for part in range(1, PARTS + 1)
+        *((backend, parts) for backend in BACKENDS for parts in BY_DEFAULT[backend]),
+        *(
+            pytest.param(backend, (part,), marks=[pytest.mark.slow])
+            for backend in BACKENDS
+            for part in range(1, PARTS + 1)
+            if part not in itertools.chain(*BY_DEFAULT[backend])
+        ),
     ],
+    ids=lambda value: value if isinstance(value, str) else "+".join(map(str, value)),
 )
-def test_the_quick_level(backend, part):
+def test_the_quick_level(backend, parts):
     _needs(backend)
-    names = [case.id for case in collect.shard(collect.cases("quick"), part, PARTS)]
+    cases = list(collect.cases("quick"))
+    names = [case.id for part in parts for case in collect.shard(cases, part, PARTS)]
     results = runner.run(names, backend=backend, level="quick", seconds=300)
     assert len(results) == len(names)
     assert [result for result in results if result.outcome.is_failure] == []

@@ -20,7 +20,7 @@ CASES = {case.id: case for case in semantics.cases()}
 ELSEWHERE = {
     case.id
     for backend in HAVE_ALL_OPERATORS
-    for part in BY_DEFAULT[backend]
+    for part in itertools.chain(*BY_DEFAULT[backend])
     for case in collect.shard(list(CASES.values()), part, PARTS)
 }
 """What the default run tries on a backend that has all operators, in ``test_backends.py``."""

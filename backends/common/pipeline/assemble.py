@@ -68,7 +68,7 @@ def _spelled_out(node: Node) -> Node:
                 return node.graph.call_function(complex, (value.real, value.imag))
         return value
 
-    node.args, node.kwargs = map_aggregate(node.args, spelled), map_aggregate(node.kwargs, spelled)  # type: ignore
+    node.args, node.kwargs = map_aggregate(node.args, spelled), map_aggregate(node.kwargs, spelled)
     return node
 
 

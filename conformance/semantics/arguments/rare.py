@@ -39,34 +39,39 @@ def polynomials_and_bessel_functions(trial: Trial) -> Any:
 
 @case("training")
 def decompositions(trial: Trial) -> Any:
-    """Decompositions of matrices, what is solved by them, and the gradients of both."""
+    """Decompositions of matrices, what is solved by them, and the gradients of some."""
+    torch.manual_seed(0)
     x = trial.tensor(2, 4, 4)
-    positive = (x @ x.mT + 3 * torch.eye(4, device=x.device, dtype=x.dtype)).detach().requires_grad_()
+    positive = x @ x.mT + 3 * torch.eye(4, device=x.device, dtype=x.dtype)
 
     def f(p: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
-        factors, pivots = torch.linalg.lu_factor(p)
-        places, lower, upper = torch.lu_unpack(factors, pivots)
-        symmetric, order = torch.linalg.ldl_factor(p.detach())
-        values, vectors = torch.linalg.eigh(p)
-        left, sizes, right = torch.linalg.svd(p, full_matrices=False)
-        reflected, scales = torch.geqrf(p.detach()[..., :3])
+        factors, pivots = torch.linalg.lu_factor(p + p.triu())
+        symmetric, order = torch.linalg.ldl_factor(p)
+        reflected, scales = torch.geqrf(p[..., :3])
         return [
-            torch.linalg.inv(p), torch.linalg.inv_ex(p).inverse, torch.linalg.cholesky_ex(p).L,
-            torch.cholesky_inverse(torch.linalg.cholesky(p)), places, lower, upper,
-            torch.linalg.lu_solve(factors, pivots, b), torch.linalg.lu_solve(factors, pivots, b.mT, left=False),
-            torch.linalg.ldl_solve(symmetric, order, b.detach()), vectors @ (values.exp()[..., None] * vectors.mT),
-            left @ (sizes[..., None] * 2 * right), torch.linalg.householder_product(reflected, scales),
-            torch.ormqr(reflected, scales, b.detach(), left=True, transpose=True), torch.linalg.vecdot(p, p.flip(0)),
-            torch.linalg.vecdot(p, p.mT, dim=1), torch.linalg.tensorsolve(p[0], b[0, :, 0]),
+            torch.linalg.inv_ex(p).inverse, torch.linalg.cholesky_ex(p).L, *torch.lu_unpack(factors, pivots),
+            torch.cholesky_inverse(torch.linalg.cholesky(p)), torch.linalg.ldl_solve(symmetric, order, b),
+            torch.linalg.lu_solve(factors, pivots, b.mT, left=False),
+            torch.linalg.householder_product(reflected, scales), torch.linalg.matrix_rank(p, rtol=0.3),
+            torch.ormqr(reflected, scales, b, left=True, transpose=True), torch.linalg.vecdot(p, p.flip(0)),
+            torch.linalg.vecdot(p, p.triu(), dim=1), torch.linalg.tensorsolve(p[0], b[0, :, 0]),
             torch.linalg.tensorinv(p[0].reshape(4, 2, 2), ind=1), torch.linalg.solve_ex(p, b).result,
-            torch.linalg.matrix_rank(p.detach(), rtol=0.3), torch.pinverse(p[0]), torch.linalg.solve(p, b[..., 0]),
-            torch.linalg.pinv(p, hermitian=True), torch.linalg.multi_dot((b[0, :, 0], p[0], p[1], b[0, :, 1])),
-            torch.linalg.matrix_exp(p),
+            torch.pinverse(p[0]), torch.linalg.pinv(p, hermitian=True), torch.linalg.solve(p, b[..., 0]),
+            torch.linalg.multi_dot((b[0, :, 0], p[0], p[1], b[0, :, 1])), torch.linalg.matrix_exp(p),
         ]  # fmt: skip
 
-    results = trial.run(f, positive, trial.tensor(2, 4, 3, requires_grad=True))
-    sum((r / (1 + r.detach().abs().amax())).sum() for r in results if r.requires_grad).backward()
-    return [r.detach() for r in results], positive.grad
+    def g(p: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        values, vectors = torch.linalg.eigh(p)
+        left, sizes, right = torch.linalg.svd(p, full_matrices=False)
+        return [
+            torch.linalg.inv(p), torch.linalg.inv_ex(p).inverse, torch.linalg.lu_solve(*torch.linalg.lu_factor(p), b),
+            vectors @ (values.exp()[..., None] * vectors.mT), left @ (sizes[..., None] * 2 * right),
+        ]  # fmt: skip
+
+    b, learned = trial.tensor(2, 4, 3), positive.clone().requires_grad_()
+    results = trial.run(g, learned, b)
+    sum((r / (1 + r.detach().abs().amax())).sum() for r in results).backward()
+    return trial.run(f, positive, b), [r.detach() for r in results], learned.grad
 
 
 @case()
@@ -268,3 +273,19 @@ def numbers_that_are_rarely_tried(trial: Trial) -> Any:
     x = trial.given(torch.tensor([1.0, nan, -inf, 0.0, -0.0, inf, -3.0]))
     y = trial.given(torch.tensor([0.3, 1.0, -2.5, 3.5, 0.7, -0.1, 2.0]))
     return trial.run(f, x, y, torch.tensor([200, -3, 0, 5, -10, 127, 1], device=x.device))
+
+
+@case()
+def parts_of_each_type(trial: Trial) -> Any:
+    """Inputs of each dtype that begin inside of their memory, and those of which every second element counts."""
+    dtypes = (
+        torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.int64, torch.int32, torch.int16,
+        torch.int8, torch.uint8, torch.bool,
+    )  # fmt: skip
+
+    def f(*given: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.cat((x, x.flip(0))) for x in given] + [x | x if x.dtype is torch.bool else x + x for x in given]
+
+    whole = [trial.given(torch.arange(1, 20).to(dtype)) for dtype in dtypes]
+    whole[-1] = trial.given(torch.arange(19) % 3 == 0)
+    return trial.run(f, *[x[3:] for x in whole], *[x[2::2] for x in whole])

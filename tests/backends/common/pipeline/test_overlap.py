@@ -11,6 +11,7 @@ from tiers import slow_but
 
 import torchmux
 from torchmux.backends.common.pipeline.overlap import is_overlapping
+from torchmux.registry.errors import FallbackRefused
 
 TENSORS = {
     "one element": lambda: torch.zeros(1).expand(4),
@@ -163,6 +164,16 @@ def test_inputs_that_share_memory_in_another_place(backend):
             part = torch.ones(2) if begin is None else base[begin : begin + 2]
             outcomes.append((run(base, part, torch.ones(4)), base, part))
         torch.testing.assert_close(outcomes[1], outcomes[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native", "inductor"])
+def test_inputs_that_share_memory_otherwise_are_refused_under_strict(backend):
+    compiled = torchmux.compile(writes_to_both, backend=backend, strict=True)
+    compiled(torch.arange(4.0), torch.ones(2), torch.ones(4))
+    base = torch.arange(4.0)
+    with pytest.raises(FallbackRefused, match="overlap in memory otherwise"):
+        compiled(base, base[:2], torch.ones(4))
+    assert torch.equal(base, torch.arange(4.0))
 
 
 def test_where_inputs_that_are_only_read_share_memory_does_not_matter(caplog):
