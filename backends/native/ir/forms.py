@@ -65,7 +65,7 @@ class Forms(Protocol):
         Each channel has a window of its own, or few channels have one.
         """
 
-    def multiplies_windows(self, images: Value, weight: Value) -> bool:
+    def multiplies_windows(self, images: Value, weight: Value, transposed: bool) -> bool:
         """Whether a convolution whose windows do not overlap is a product of matrices.
 
         All sizes but the number of images are known numbers.

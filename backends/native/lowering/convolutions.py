@@ -374,7 +374,7 @@ def _patches(
         return None
     if any(k > 1 and (k > s or d > 1) for k, s, d in zip(sizes, stride, dilation, strict=True)):
         return None
-    if not ctx.program.forms.multiplies_windows(x, weight):
+    if not ctx.program.forms.multiplies_windows(x, weight, transposed):
         return None
     return _Patches(ctx.node, ctx.program, tuple(sizes), tuple(stride), tuple(parts[2:]))  # type: ignore[arg-type]
 

@@ -127,7 +127,7 @@ class Target(ABC, Forms):
     def filters(self, taps: int) -> bool:
         return False
 
-    def multiplies_windows(self, images: Value, weight: Value) -> bool:
+    def multiplies_windows(self, images: Value, weight: Value, transposed: bool) -> bool:
         return False
 
     def sums_squares_widely(self) -> bool:

@@ -117,7 +117,7 @@ class Cpu(Target):
     def filters(self, taps: int) -> bool:
         return taps <= MOST_TAPS
 
-    def multiplies_windows(self, images: Value, weight: Value) -> bool:
+    def multiplies_windows(self, images: Value, weight: Value, transposed: bool) -> bool:
         """The library is as fast for many pixels whose channels are neighbours.
 
         Two or three elements of half precision in a row are copied one by one, which takes as long as a product.
@@ -125,7 +125,7 @@ class Cpu(Target):
         by_channels = image_layout(images) is not None
         row = weight.sizes[-1]
         if images.dtype.itemsize < 4:
-            return by_channels or row not in (2, 3)
+            return transposed or by_channels or row not in (2, 3)
         work = index.product((images.numel, weight.sizes[0]))
         return not by_channels or weight.sizes[2:] != (1, 1) or (type(work) is int and work <= _FEW_PIXELS)
 
