@@ -112,13 +112,15 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
         replaces = kept()
         if replaces is None or function.__code__ is not code or session.generation != generation:
             return None
-        if len(args) < count or (len(args) > count and not has_rest):
+        given = first + args  # the owner may be one of the rest
+        if len(given) < len(names) or (len(given) > len(names) and not has_rest):
             return None
         if kwargs and not (has_named and kwargs.keys().isdisjoint(names)):
             return None
-        more = ((args[count:], kwargs) if has_named else (args[count:],)) if has_rest else (kwargs,)
+        rest = given[len(names) :]
+        more = ((rest, kwargs) if has_named else (rest,)) if has_rest else (kwargs,)
         try:
-            if not holds(*first, *args[:count], *more, *[cell.cell_contents for cell in closure]):
+            if not holds(*given[: len(names)], *more, *[cell.cell_contents for cell in closure]):
                 return None
         except ValueError:
             return None

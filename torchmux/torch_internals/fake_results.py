@@ -55,9 +55,9 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     rule = RULES.get(func)
     if rule is not None:
         result = _with_dtypes(mode, result, rule(args))
-    if func is _aten.huber_loss.default and result.dtype is not args[0].dtype:
+    if func in _DTYPES and result.dtype is not (dtype := _DTYPES[func](args)):
         with mode:
-            return torch.empty_like(result, dtype=args[0].dtype)
+            return torch.empty_like(result, dtype=dtype)
     if func in BATCH_NORMS:
         result = _in_usual_layout(mode, result)
     if _has_dimension_of_one(result):
@@ -245,6 +245,21 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
     _aten.native_group_norm.default: _of_first_image,  # torch 2.14 says that it is contiguous
 }
 """Operators whose kernels order the dimensions of their results otherwise than torch's fakes."""
+
+
+def _of_counts(args: Sequence[Any]) -> torch.dtype:
+    """That of ``bincount``, whose fakes have that of the numbers before torch 2.13."""
+    weights = args[1] if len(args) > 1 else None
+    if weights is None:
+        return torch.int64
+    return torch.float32 if weights.dtype is torch.float32 else torch.float64
+
+
+_DTYPES: dict[Any, Callable[[Sequence[Any]], torch.dtype]] = {
+    _aten.huber_loss.default: lambda args: args[0].dtype,
+    _aten.bincount.default: _of_counts,
+}
+"""The true dtypes of operators with one result."""
 
 RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
     **dict.fromkeys(

@@ -60,6 +60,32 @@ class Holder:
         return x * self.by
 
 
+class Open:
+    """Whose owner is one of the rest, or has a name besides them."""
+
+    by = 2
+
+    def bare(*values):
+        return values[1] * values[0].by * len(values)
+
+    def named(*values, **more):
+        return values[1] * values[0].by + sum(more.values())
+
+    def usual(self, *values):
+        return values[0] * self.by * len(values)
+
+
+@pytest.mark.parametrize("name", ["bare", "named", "usual"])
+def test_methods_with_stars(name):
+    owner, named = Open(), {"a": 3} if name == "named" else {}
+    compiled = warm(getattr(owner, name), X, 2, **named)
+    assert is_direct(compiled)
+    for rest in ((2,), (3,), (), (2, 4), (2,)):
+        assert torch.equal(compiled(X, *rest, **named), getattr(owner, name)(X, *rest, **named))
+    owner.by = 5
+    assert torch.equal(compiled(X, 2, **named), getattr(owner, name)(X, 2, **named))
+
+
 def test_it_is_used():
     function, _ = over_cell()
     assert is_direct(warm(plain, X, 2))

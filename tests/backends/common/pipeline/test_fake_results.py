@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
+import torchmux
 from torchmux.conformance.operators import opinfo
 from torchmux.torch_internals import new_fake_mode
 from torchmux.torch_internals.fake_results import LAYOUTS, correct
@@ -176,3 +177,15 @@ def _laid_out(order: tuple[int, ...]) -> torch.Tensor:
     sizes = (2, 3, 4, 5)
     back = sorted(range(4), key=order.__getitem__)
     return (torch.rand([sizes[d] for d in order]) * 0.8 + 0.1).permute(back)
+
+
+@pytest.mark.parametrize("weights", [None, torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64])
+def test_counts_have_a_type_of_their_own(dtype: torch.dtype, weights: torch.dtype | None) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.bincount(None if weights is None else x.to(weights))
+
+    x = torch.tensor([1, 3, 3], dtype=dtype)
+    found = torchmux.compile(function, backend="aot_eager", fullgraph=True)(x)
+    assert found.dtype is function(x).dtype
+    assert torch.equal(found, function(x))
