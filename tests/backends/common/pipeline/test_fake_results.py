@@ -185,6 +185,7 @@ def test_counts_have_a_type_of_their_own(dtype: torch.dtype, weights: torch.dtyp
     def function(x: torch.Tensor) -> torch.Tensor:
         return x.bincount(None if weights is None else x.to(weights))
 
+    torchmux.reset()
     x = torch.tensor([1, 3, 3], dtype=dtype)
     found = torchmux.compile(function, backend="aot_eager", fullgraph=True)(x)
     assert found.dtype is function(x).dtype
