@@ -394,7 +394,8 @@ def _refuse(func: Any, args: Sequence[Any], kwargs: Any) -> None:
         return
     # An assertion of zeros fails, which stops a GPU for good.
     is_random = torch.Tag.nondeterministic_seeded in func.tags
-    if func.namespace != "aten" or is_random or "assert" in func._schema.name or _only_views(func):
+    is_unsafe = "assert" in func._schema.name or _has_pivots(func, given)
+    if func.namespace != "aten" or is_random or is_unsafe or _only_views(func):
         _taken.add(key)
         return
     if (error := _error(func, args, kwargs, lambda dtype: dtype)) is None:
@@ -415,6 +416,12 @@ def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
+
+
+def _has_pivots(func: Any, given: Sequence[torch.Tensor]) -> bool:
+    """Whether an operator has pivots: they count from 1, and LAPACK writes to where a zero leads without a check."""
+    is_algebra = any(part in func._schema.name for part in ("linalg_", "lu_", "ldl_"))
+    return is_algebra and any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in given)
 
 
 def _only_views(func: Any) -> bool:

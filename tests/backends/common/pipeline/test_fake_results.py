@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 import torchmux
 from torchmux.conformance.operators import opinfo
-from torchmux.torch_internals import new_fake_mode
+from torchmux.torch_internals import fake_results, new_fake_mode
 from torchmux.torch_internals.fake_results import LAYOUTS, correct
 
 DTYPES = (
@@ -190,3 +190,21 @@ def test_counts_have_a_type_of_their_own(dtype: torch.dtype, weights: torch.dtyp
     found = torchmux.compile(function, backend="aot_eager", fullgraph=True)(x)
     assert found.dtype is function(x).dtype
     assert torch.equal(found, function(x))
+
+
+def test_pivots_are_not_tried(monkeypatch) -> None:
+    """Zeros are no pivots: with them, LAPACK writes outside of its matrices."""
+    tried = []
+    monkeypatch.setattr(fake_results, "_error", lambda func, *_: tried.append(func._schema.name))
+    monkeypatch.setattr(fake_results, "_taken", set())
+    x, b = torch.eye(4) * 3 + 0.1, torch.ones(4, 2)
+
+    def function(x: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        factors, pivots = torch.linalg.lu_factor(x)
+        solved = torch.linalg.lu_solve(factors, pivots, b)
+        return torch.linalg.ldl_solve(*torch.linalg.ldl_factor(x), b), solved, *torch.lu_unpack(factors, pivots)
+
+    found = torchmux.compile(function, backend="aot_eager")(x, b)
+    for got, wanted in zip(found, function(x, b), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert not any("solve" in name or "unpack" in name for name in tried)
