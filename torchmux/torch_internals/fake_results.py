@@ -394,7 +394,7 @@ def _refuse(func: Any, args: Sequence[Any], kwargs: Any) -> None:
         return
     # An assertion of zeros fails, which stops a GPU for good.
     is_random = torch.Tag.nondeterministic_seeded in func.tags
-    is_unsafe = "assert" in func._schema.name or _has_pivots(func, given)
+    is_unsafe = "assert" in func._schema.name or _trusts_integers(func, given)
     if func.namespace != "aten" or is_random or is_unsafe or _only_views(func):
         _taken.add(key)
         return
@@ -418,10 +418,13 @@ def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-def _has_pivots(func: Any, given: Sequence[torch.Tensor]) -> bool:
-    """Whether an operator has pivots: they count from 1, and LAPACK writes to where a zero leads without a check."""
-    is_algebra = any(part in func._schema.name for part in ("linalg_", "lu_", "ldl_"))
-    return is_algebra and any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in given)
+def _trusts_integers(func: Any, given: Sequence[torch.Tensor]) -> bool:
+    """Whether a kernel goes where integers lead without a check, and zeros are none of them.
+
+    Pivots count from 1, and LAPACK writes to where they lead; ``ctc_loss`` reads at the last of so many steps.
+    """
+    trusts = any(part in func._schema.name for part in ("linalg_", "lu_", "ldl_", "ctc_loss"))
+    return trusts and any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in given)
 
 
 def _only_views(func: Any) -> bool:
