@@ -21,6 +21,19 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave one case of so many in the default run where a test is ``sampled``, and begin with what takes longest."""
+    counts: dict[str, int] = {}
+    for item in items:
+        if (sampled := item.get_closest_marker("sampled")) is not None:
+            name = item.nodeid.partition("[")[0]
+            counts[name] = counts.get(name, -1) + 1
+            if counts[name] % sampled.args[0]:
+                item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: "test_the_quick_level" not in item.nodeid)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Artifacts of the tests, and of the processes they start, stay out of the user's cache."""

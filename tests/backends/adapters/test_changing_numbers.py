@@ -32,6 +32,7 @@ BACKENDS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("numbers", [(3, 4, -2, 7), (2.5, 3.5, -0.75, 4.0)], ids=["integers", "floats"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -89,6 +89,7 @@ def wrong(functions: dict[str, Callable[[torch.Tensor], Any]], x: torch.Tensor, 
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_one_type(sizes: tuple[int, ...]) -> None:
     assert wrong(FUNCTIONS, torch.ones(sizes), dynamic=False) == {}

@@ -42,6 +42,7 @@ REDUCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_reductions_over_nothing(name: str, dynamic: bool) -> None:

@@ -118,6 +118,7 @@ def _flat(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_one_operand(dtype: torch.dtype) -> None:
     _joined(UNARY, limits(dtype))

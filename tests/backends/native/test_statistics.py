@@ -100,6 +100,7 @@ def _is_quick(name: str, kind: str, phase: str) -> bool:
     return name in QUICK and (KINDS.index(kind) + PHASES.index(phase)) % 2 == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "kind", "phase"),
     [

@@ -11,6 +11,7 @@ import torchmux
 BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known sizes", "symbolic sizes"])
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -100,6 +101,7 @@ def test_operators_that_only_raise_leave_the_rest_of_the_graph_to_the_backend(ba
     assert not any("compiler error" in reason for reason in reasons)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -114,6 +114,7 @@ def _is_quick(name: str) -> bool:
     return zlib.crc32(name.encode()) % (3 if "norm" in name else 16) == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [n for n in OPERATORS if _is_quick(n)])
 def test_half_precision(name: str) -> None:
     _check(name, (torch.bfloat16, torch.float16))

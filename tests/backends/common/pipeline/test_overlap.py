@@ -101,6 +101,7 @@ def check(f, backend, make, name):
         assert outcome(compiled, make()) == outcome(f, make()), name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", slow_but(["eager", "aot_eager", "native"], "eager", "native"))
 @pytest.mark.parametrize("tensor", TENSORS)
 def test_writes_to_an_argument(tensor, backend):

@@ -143,6 +143,7 @@ def test_each_operator_with_some_tensor(backend, dynamic, step):
         run(operator, backend, dynamic, {name: TENSORS[name]})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operator", OFTEN)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", slow_but(BACKENDS, "eager", "native"))

@@ -163,6 +163,7 @@ def dtypes_of(name: str) -> list[torch.dtype]:
     return [d for d in (*FLOATS, *INTEGERS, torch.bool) if d in KINDS[letter]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "target"),
     [(name, target) for name in EAGER for target in ("cpu", "triton")],

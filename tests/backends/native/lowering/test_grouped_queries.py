@@ -25,6 +25,7 @@ def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, repeat: Repeat) -
 REPEATS: dict[str, Repeat] = {"expand": _expanded, "interleave": lambda x, n: x.repeat_interleave(n, 1)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("way", "dynamic"), [("expand", True), ("interleave", False)])
 def test_attention_of_groups(way: str, dtype: torch.dtype, dynamic: bool) -> None:

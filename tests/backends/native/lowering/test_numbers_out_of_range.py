@@ -42,6 +42,7 @@ def _compiled(function):
     return torchmux.compile(function, backend="native", dynamic=False)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_as_eager(name):
     call = CALLS[name]

@@ -187,6 +187,7 @@ def test_a_circular_pad_that_cuts_off(pad):
     assert torch.equal(compiled(x), torch.nn.functional.pad(x, pad, mode="circular"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "dtype", slow_but([torch.float32, torch.float64, torch.bfloat16], torch.float32, torch.bfloat16)
 )

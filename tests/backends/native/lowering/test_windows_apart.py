@@ -32,6 +32,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("sizes, kernel, stride, transposed, output_padding", CASES)
 def test_windows_that_do_not_overlap(sizes, kernel, stride, transposed, output_padding, training, check) -> None:

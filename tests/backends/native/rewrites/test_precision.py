@@ -28,6 +28,7 @@ MODELS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["inference", "freeze", "symbolic", "training"])
 @pytest.mark.parametrize("name", MODELS)
 def test_float16(name: str, way: str) -> None:

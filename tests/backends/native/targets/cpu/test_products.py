@@ -26,6 +26,7 @@ def way(request, monkeypatch) -> int:
     return request.param
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sizes", [(128, 128, 64), (131, 97, 193), (8, 1000, 400), (21, 48, 1200), (300, 7, 500)])
 @pytest.mark.parametrize("left_transposed", [False, True])
 @pytest.mark.parametrize("right_transposed", [False, True])
