@@ -60,6 +60,8 @@ _WRONG = {
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 
+_ROUNDED_QUOTIENTS = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
+
 HALF = frozenset((torch.float16, torch.bfloat16))
 DTYPES = frozenset(
     (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -222,6 +224,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return reason
     if op.overloadpacket in _LOGARITHMS and _is_double(node):
         return "onnxruntime's logarithm of softmax in float64 takes nan for a number"
+    if op in _ROUNDED_QUOTIENTS and not node.meta["val"].is_floating_point():
+        return "the exporter divides integers in float32, which loses digits"
     if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():
         return "onnxruntime's powers of integers differ from torch where the exponent is negative"
     if op.overloadpacket is torch.ops.aten.sum and node.all_input_nodes[0].meta["val"].dtype is torch.int64:

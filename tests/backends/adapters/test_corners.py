@@ -321,6 +321,17 @@ def test_bounds_and_sums_at_the_limits_of_integers(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", ["native", *FOREIGN])
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+def test_quotients_of_large_integers(backend, mode) -> None:
+    x, y = torch.tensor([-(2**31), 7, 2**31 - 1, 2**24 + 1], dtype=torch.int32), torch.tensor([3, -2, 2, 1])
+    compiled = torchmux.compile(
+        lambda x, y: (torch.div(x, 2, rounding_mode=mode), torch.div(x, y, rounding_mode=mode)), backend=backend
+    )
+    for got, wanted in zip(compiled(x, y), compiled.__wrapped__(x, y), strict=True):
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
 def test_opposites_by_a_flag_are_read_as_what_they_are(backend) -> None:
     """Inputs, and what one part of a graph hands to another."""
     x, z = torch.arange(12.0), torch.complex(torch.arange(4.0), torch.arange(4.0) + 1)
