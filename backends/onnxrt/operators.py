@@ -226,6 +226,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "onnxruntime's logarithm of softmax in float64 takes nan for a number"
     if op in _ROUNDED_QUOTIENTS and not node.meta["val"].is_floating_point():
         return "the exporter divides integers in float32, which loses digits"
+    if op.overloadpacket is torch.ops.aten.fmod and node.meta["val"].dtype is torch.int64:
+        return "onnxruntime's remainders of int64 lose digits beyond 2^53"
     if op.overloadpacket is torch.ops.aten.pow and not node.meta["val"].is_floating_point():
         return "onnxruntime's powers of integers differ from torch where the exponent is negative"
     if op.overloadpacket is torch.ops.aten.sum and node.all_input_nodes[0].meta["val"].dtype is torch.int64:

@@ -332,6 +332,13 @@ def test_quotients_of_large_integers(backend, mode) -> None:
 
 
 @pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_remainders_of_large_integers(backend) -> None:
+    x = torch.tensor([-(2**63), 3, 2**63 - 1, 5])
+    compiled = torchmux.compile(lambda x: (torch.fmod(x, 4), x % 8), backend=backend)
+    assert [each.tolist() for each in compiled(x)] == [torch.fmod(x, 4).tolist(), (x % 8).tolist()]
+
+
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
 def test_opposites_by_a_flag_are_read_as_what_they_are(backend) -> None:
     """Inputs, and what one part of a graph hands to another."""
     x, z = torch.arange(12.0), torch.complex(torch.arange(4.0), torch.arange(4.0) + 1)
