@@ -54,13 +54,13 @@ class Snapshot:
         roots: dict[Source, weakref.ref[Any]],
         check: Callable[..., Any],
         values: tuple,
-        names: tuple[str, ...],
+        names: tuple[str, ...] | None,
     ) -> None:
         self.watch = watch
         self.unchanged = watch.unchanged
         self.check = check
         self.values = values
-        self.names = names  # of the locals whose values the check takes; none if it takes all of them as a dictionary
+        self.names = names  # of the locals whose values the check takes; None if it takes all of them as a dictionary
         self._roots = roots  # path -> weak reference
         self.roots: tuple[Callable[[], Any], ...] = ()  # where the inputs lead from
         self.inputs: tuple = ()  # of the frame function, or nothing
@@ -93,13 +93,13 @@ class SnapshotCheck:
         self._replaced: collections.Counter[Argument] = collections.Counter()  # how often it was another one
         self._patience = 1  # how many full checks pass before the next snapshot
         self._passed = 0
-        self._names: tuple[str, ...] = ()  # as the next snapshot takes them
+        self._names: tuple[str, ...] | None = None  # as the next snapshot takes them
 
     @from_its_first_instruction
     def __call__(self, frame_locals: dict) -> bool:
         try:
             if (snapshot := self._inputs.latest()) is not None:
-                if not (names := snapshot.names):
+                if (names := snapshot.names) is None:
                     verdict = snapshot.check(snapshot.values, snapshot.unchanged, frame_locals)
                 else:
                     given = [frame_locals.get(name, OTHER) for name in names]
@@ -194,7 +194,7 @@ def _take(
     guards: CompiledGuards,
     walk: Walk,
     frame_locals: dict,
-    given: tuple[str, ...],
+    given: tuple[str, ...] | None,
     when_gone: Callable[[Any], None],
 ) -> Snapshot | None:
     conditions = [guard for guard in guards.conditions if not walk.settles(guard)]
@@ -221,7 +221,7 @@ def _take(
         [*walk.pins().values(), *conditions],
         groups,
         make_loader,
-        takes=f"S, unchanged, {arguments_of(given) or 'L'}",
+        takes=f"S, unchanged, {'L' if given is None else arguments_of(given)}",
         snapshot=True,
         others=others,
         apart=apart,
@@ -276,8 +276,8 @@ def _same(value: Any) -> Any:
 class _SettledLoader(Loader):
     """Takes the values of settled sources from the tuple ``S``."""
 
-    def __init__(self, names: Names, lines: list[str], walk: Walk, given: tuple[str, ...]) -> None:
-        super().__init__(names, lines, by_position(given) if given else by_name)
+    def __init__(self, names: Names, lines: list[str], walk: Walk, given: tuple[str, ...] | None) -> None:
+        super().__init__(names, lines, by_name if given is None else by_position(given))
         self._walk = walk
         self._settled: dict[Source, str] = {}
         self._groups: dict[str, list[Source]] = {}

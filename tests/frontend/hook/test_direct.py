@@ -86,6 +86,26 @@ def test_methods_with_stars(name):
     assert torch.equal(compiled(X, 2, **named), getattr(owner, name)(X, 2, **named))
 
 
+NETS = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(6)))
+
+
+def test_functions_without_arguments():
+    """Also where a snapshot of many modules stands for the check."""
+
+    def function():
+        return NETS(X)
+
+    compiled = warm(function)
+    assert is_direct(compiled)
+    for _ in range(20):
+        assert torch.equal(compiled(), function())
+    with torch.no_grad():
+        NETS[0].weight.mul_(2)
+    assert torch.equal(compiled(), function())
+    NETS[1] = torch.nn.Identity()
+    assert torch.equal(compiled(), function())
+
+
 def test_it_is_used():
     function, _ = over_cell()
     assert is_direct(warm(plain, X, 2))
