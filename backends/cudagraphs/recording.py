@@ -11,6 +11,7 @@ import torch
 
 from torchmux import torch_internals as internals
 
+from ..common.pipeline.overlap import is_overlapping, span
 from .pool import Pool
 
 Run = Callable[..., Sequence[torch.Tensor]]
@@ -48,7 +49,7 @@ class Recording:
             self._graph, self._outputs = _record(run, [buffers.get(p, a) for p, a in enumerate(args)], pool)
         self._of_inference = _of_inference(self._outputs)
         # An argument that shows memory twice is copied as the memory it shows, so its strides have to be the same.
-        self._overlapping = {p: buffers[p].stride() for p in self._copied_in if _overlaps(buffers[p])}
+        self._overlapping = {p: buffers[p].stride() for p in self._copied_in if is_overlapping(buffers[p])}
         self._buffers = [self._to_copy(p, buffer) for p, buffer in buffers.items()]
         self._copied_out = sorted(copied_out)
         self._writes = list(writes)
@@ -101,7 +102,7 @@ class Recording:
         return results
 
     def _to_copy(self, position: int, tensor: torch.Tensor) -> torch.Tensor:
-        return _span(tensor) if position in self._overlapping else tensor
+        return span(tensor) if position in self._overlapping else tensor
 
 
 def _record(run: Run, args: Sequence[Any], pool: Pool) -> tuple[Any, list[torch.Tensor]]:
@@ -158,20 +159,3 @@ def _without_garbage_collection() -> Iterator[None]:
 def _like(tensor: torch.Tensor) -> torch.Tensor:
     """Memory with the sizes and strides of ``tensor``."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-
-
-def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether two elements may be the same memory."""
-    reach = 0
-    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
-        if size > 1:
-            if stride <= reach:
-                return True
-            reach += stride * (size - 1)
-    return False
-
-
-def _span(tensor: torch.Tensor) -> torch.Tensor:
-    """All memory from the first element of ``tensor`` to the last."""
-    reach = sum(stride * (size - 1) for stride, size in zip(tensor.stride(), tensor.size(), strict=True))
-    return tensor.as_strided((reach + 1,), (1,))

@@ -38,6 +38,12 @@ def is_overlapping(value: Any) -> bool:
     return False
 
 
+def span(tensor: torch.Tensor) -> torch.Tensor:
+    """All memory from the first element of ``tensor`` to the last, as a tensor of one dimension."""
+    reach = sum(stride * (size - 1) for stride, size in zip(tensor.stride(), tensor.size(), strict=True))
+    return tensor.as_strided((reach + 1,), (1,))
+
+
 def _now(number: Any) -> Any:
     return number if type(number) is int else number.node.hint
 

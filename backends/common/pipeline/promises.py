@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from torchmux.registry.errors import CompilationFailed
 
 from . import aliasing
-from .overlap import is_overlapping
+from .overlap import is_overlapping, span
 
 log = logging.getLogger("torchmux.fallback")
 
@@ -72,8 +72,7 @@ def copied(value: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
         if not stride and size > 1:
             written, read = written.narrow(dim, 0, 1), read.narrow(dim, 0, 1)
     if value.stride() == tuple(strides) and is_overlapping(written):
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, strides, strict=True))
-        return value.as_strided((extent,), (1,)).clone().as_strided(value.shape, strides)
+        return span(value).clone().as_strided(value.shape, strides)
     written.copy_(read)
     return copy
 

@@ -69,6 +69,14 @@ def test_symbolic_inputs_that_share_memory_are_not_left_to_another_frontend(aske
     assert [list(told["static_input_idxs"]) for told in asked] == [[]]
 
 
+def test_opposites_by_a_flag_are_left_to_torch() -> None:
+    """Inductor reads what is in their memory."""
+    x = torch._neg_view(torch.arange(4.0))
+    compiled = torchmux.compile(lambda x: x * 2 + 1, backend="inductor")
+    assert compiled(x).tolist() == [1.0, -1.0, -3.0, -5.0]
+    assert "negative by a flag" in torchmux.report(compiled).fallbacks[0].reason
+
+
 def test_freezing_leaves_no_parameters_among_the_inputs(asked) -> None:
     with torch.no_grad():
         _ask(Net().eval(), torch.randn(3, 8), options={"freezing": True})

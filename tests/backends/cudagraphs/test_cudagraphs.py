@@ -8,8 +8,8 @@ import torch
 import torchmux
 from torchmux import torch_internals as internals
 from torchmux.backends import cudagraphs
+from torchmux.backends.common.pipeline.overlap import is_overlapping, span
 from torchmux.backends.cudagraphs.compiler import Cudagraphs
-from torchmux.backends.cudagraphs.recording import _overlaps, _span
 from torchmux.registry.errors import BackendUnavailable, InvalidOption
 
 
@@ -60,15 +60,21 @@ def test_what_can_be_recorded(op, args, words):
     assert answer is True if words is None else words in answer
 
 
+def test_what_is_tagged_as_unsafe_is_not_recorded():
+    with torch.library._scoped_library("torchmux_tagged", "DEF") as library:
+        library.define("unsafe(Tensor x) -> Tensor", tags=(torch.Tag.cudagraph_unsafe,))
+        assert "tagged as unsafe" in _answer(torch.ops.torchmux_tagged.unsafe.default, VECTOR)
+
+
 def test_overlapping_memory_is_copied_as_a_whole():
     x = torch.arange(6.0)
-    assert not _overlaps(x.view(2, 3).t())
-    assert not _overlaps(x[::2])
-    assert not _overlaps(x.view(1, 6).as_strided((1, 6), (0, 1)))
+    assert not is_overlapping(x.view(2, 3).t())
+    assert not is_overlapping(x[::2])
+    assert not is_overlapping(x.view(1, 6).as_strided((1, 6), (0, 1)))
     expanded, windows = x.expand(4, 6), x.unfold(0, 3, 1)
     for tensor in (expanded, windows):
-        assert _overlaps(tensor)
-        assert torch.equal(_span(tensor), x)
+        assert is_overlapping(tensor)
+        assert torch.equal(span(tensor), x)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -120,6 +120,21 @@ ON_A_GPU = {
 }
 
 
+@pytest.mark.parametrize(
+    ("columns", "dtype", "block"),
+    [(8192, torch.bfloat16, 8192), (16384, torch.bfloat16, 16384), (32768, torch.bfloat16, 32768),
+     (65536, torch.bfloat16, 16384), (16384, torch.float32, 16384), (32768, torch.float32, 32768)],
+)  # fmt: skip
+def test_long_rows_of_softmax(columns: int, dtype: torch.dtype, block: int) -> None:
+    """They stay in registers, or are read twice, in as few turns as can be."""
+    with FakeTensorMode():
+        x = torch.empty(4096, columns, dtype=dtype, device="cuda")
+        (kernel,) = kernels(lambda x: (x.softmax(-1),), (x,), dynamic=False)
+    is_held = columns <= (8192 if dtype is torch.bfloat16 else 16384)
+    assert (" in range(" in kernel.source) is not is_held
+    assert dict(kernel.shapes[0].blocks)["RBLOCK"] == block
+
+
 @pytest.mark.parametrize("name", ON_A_GPU)
 def test_what_eager_computes_otherwise_on_a_gpu(name: str) -> None:
     """It multiplies by reciprocals, and what is not a number takes the other branch."""
