@@ -283,3 +283,36 @@ def test_the_profile_names_the_graph():
     with torch.profiler.profile() as profile:
         compiled(X, 2)
     assert any("torchmux" in event.name for event in profile.events())
+
+
+SIGNATURES = (
+    "", "x", "x, y=2", "*rest", "**named", "x, *rest", "x, **named", "*rest, **named", "x, y=3, *rest, **named",
+    "x, /, y=1", "*, w=2", "x, *, w=2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_method", [False, True], ids=["function", "method"])
+@pytest.mark.parametrize("signature", SIGNATURES)
+def test_every_signature(signature, is_method):
+    """With a snapshot, which many modules have, and a cell that changes in between."""
+    names = [part.split("=")[0].strip() for part in signature.split(",") if part.strip() not in ("", "*", "/")]
+    terms = {"*rest": "len(rest)", "**named": "sum(named.values())"}
+    total = " + ".join(["X * cell", *(terms.get(name, name) for name in names)])
+    text = f"def made(cell):\n    def function({signature}):\n        return NETS({total})\n"
+    if is_method:
+        owned = f"self, {signature}" if signature else "self"
+        text = f"def made(cell):\n    class Owner:\n        def function({owned}):\n            return NETS({total})\n"
+    text += "    def change():\n        nonlocal cell\n        cell += 1\n"
+    text += f"    return {'Owner().function' if is_method else 'function'}, change\n"
+    scope = {"X": X, "NETS": NETS}
+    exec(text, scope)
+    plain, change = scope["made"](3.0)
+    first = ((1.0,) if "x" in names else (), {"w": 4} if "w" in names else {})
+    calls = [first, *([((1.0, 2, 3), {})] if "*rest" in names else []), *([((1.0, 2), {})] if "y" in names else [])]
+    calls += [(args, {**kwargs, "z": 2.0}) for args, kwargs in calls] if "**named" in names else []
+    compiled = torchmux.compile(plain, backend="eager")
+    for args, kwargs in [first] * 7 + calls * 3 + [first] * 2:
+        assert torch.equal(compiled(*args, **kwargs), plain(*args, **kwargs))
+    change()
+    for args, kwargs in calls:
+        assert torch.equal(compiled(*args, **kwargs), plain(*args, **kwargs))
