@@ -137,6 +137,8 @@ def _refused_untried(node: Node) -> str:
         return "OpenVINO multiplies differences of pixels, which are nan between infinite ones"
     if op is _aten._log_softmax.default:
         return "OpenVINO's logarithm of softmax takes nan for a number"
+    if support.takes_itself_away(node):
+        return "OpenVINO's softmax of a scalar is 1, also of nan and infinity"
     if op in _FEW_DIGITS:
         return _FEW_DIGITS[op]
     if _adds_a_number(node) and any(_adds_a_number(n) and len(n.users) == 1 for n in node.all_input_nodes):

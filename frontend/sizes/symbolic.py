@@ -213,7 +213,11 @@ class SymbolicNumbers(Tracer):
             return
         if self.region is not None:
             raise GraphBreak(breaks.REGION, f"{self.region.what} calls {name}, whose result has a data-dependent size")
-        bindings = ti.new_unbacked_symbols(self.shape_env, node.meta["example_value"])
+        try:
+            bindings = ti.new_unbacked_symbols(self.shape_env, node.meta["example_value"])
+        except LookupError as error:
+            why = f"{name}, which is made of operators that have such outputs"
+            raise GraphBreak(breaks.DYNAMIC_OUTPUT, why, error) from None
         if bindings:
             if self.assumptions.sizes_of_data and self.op_count > _MOST_UNROLLED:
                 raise SizesOfDataGivenUp(f"a loop has more than {_MOST_UNROLLED} operators")

@@ -160,6 +160,17 @@ def test_strides_of_dimensions_of_one_element() -> None:
         assert found.stride() == function(given).stride()
 
 
+@checks("ROWS_RESIZED")
+def test_rows_resized() -> None:
+    real = torch.ones(5, 4, 3).permute(2, 1, 0)
+    mode = ti.new_fake_mode()
+    for op in ti.ROWS_RESIZED:
+        arguments = ([7],) if op._overloadname == "default" else ([7], None)
+        with mode:
+            fake = op(mode.from_tensor(real), *arguments)
+        assert fake.stride() == op(real, *arguments).stride()
+
+
 @checks("suggested_layout")
 def test_suggested_layout() -> None:
     image = torch.empty(2, 3, 4, 5)

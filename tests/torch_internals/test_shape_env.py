@@ -87,6 +87,10 @@ def test_unbacked() -> None:
             bool(number == 3)
         assert ti.possible_value(number) < 5
     assert list(bindings) == [number.node.expr]
+    with mode, ti.python_dispatcher():
+        pairs = torch.combinations(example)
+    with pytest.raises(LookupError, match="u"):
+        ti.new_unbacked_symbols(mode.shape_env, pairs)
     item.meta["unbacked_bindings"] = bindings
     graph.output((item,))
     gm = torch.fx.GraphModule({}, graph)

@@ -20,6 +20,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .modes import below_autograd
+from .operators import forget_dispatch, python_kernels
 
 _aten = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
@@ -29,13 +30,46 @@ Dtypes = Mapping[int, torch.dtype]
 
 
 def correct(mode: Any) -> Any:
-    """Make a FakeTensorMode, also one of torch's own, answer with the dtypes of the real kernels.
+    """Make a FakeTensorMode, also one of torch's own, answer with the dtypes and strides of the real kernels.
 
     Its class stays what it is: torch looks up the rules of its higher-order operators by the class of the mode.
     """
+    _correct_formulas()
     if "dispatch" not in vars(mode):
         mode.dispatch = functools.partial(_dispatch, weakref.ref(mode))
     return mode
+
+
+ROWS_RESIZED = tuple(
+    getattr(packet, name)
+    for packet in (_aten.upsample_nearest1d, _aten._upsample_nearest_exact1d)
+    for name in ("default", "vec")
+)
+"""Operators whose results are contiguous."""
+
+
+@functools.cache
+def _correct_formulas() -> None:
+    """Have torch's Python formulas for some operators lay their results out as the kernels do, in this process.
+
+    No mode sees the operator itself where symbolic sizes, or a trace, take such a formula.
+    """
+    import torch._decomp
+
+    for op in ROWS_RESIZED:
+        kernels = python_kernels(op)
+        for key, formula in list(kernels.items()):
+            if key in (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd):
+                kernels[key] = _made_contiguous(formula)
+        forget_dispatch(op)
+
+
+def _made_contiguous(formula: Callable[..., Any]) -> Callable[..., Any]:
+    def contiguous(*args: Any, **kwargs: Any) -> Any:
+        made = formula(*args, **kwargs)
+        return made if made is NotImplemented else made.contiguous()
+
+    return contiguous
 
 
 def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -227,6 +261,7 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
             _aten.huber_loss_backward.default,
             _aten.log_sigmoid_forward.default,
             _aten._log_softmax_backward_data.default,
+            *ROWS_RESIZED,
         ),
         _usual,
     ),

@@ -66,10 +66,17 @@ def depends_on_data(number: Any) -> bool:
 
 
 def new_unbacked_symbols(shape_env: Any, value: Any) -> dict[Any, Any] | None:
-    """The symbols that an operator's result has brought, and where in it they stand."""
-    from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
+    """The symbols that an operator's result has brought, and where in it they stand.
 
-    return compute_unbacked_bindings(shape_env, value)
+    Raises:
+        LookupError: some are nowhere in it, since the operator is made of others that bring them.
+    """
+    from torch.fx.experimental.symbolic_shapes import PendingUnbackedSymbolNotFound, compute_unbacked_bindings
+
+    try:
+        return compute_unbacked_bindings(shape_env, value)
+    except PendingUnbackedSymbolNotFound as error:
+        raise LookupError(str(error)) from None
 
 
 def insert_runtime_asserts(gm: Any, shape_env: Any) -> None:

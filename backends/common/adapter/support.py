@@ -169,6 +169,15 @@ def _only_shifts(node: Node, argument: Node, lowest_is_finite: bool) -> bool:
     return node.target is aten.amax.default and all(is_allowed(user) for user in node.users)
 
 
+def takes_itself_away(node: Node) -> bool:
+    """Whether ``node`` is the softmax of a scalar, or its logarithm: 1 or 0, and nan where the scalar is not finite."""
+    aten = torch.ops.aten
+    is_softmax = node.target.overloadpacket in (
+        aten.softmax, aten._softmax, aten._safe_softmax, aten.log_softmax, aten._log_softmax
+    )  # fmt: skip
+    return is_softmax and node.meta["val"].dim() == 0
+
+
 # --- the rules --------------------------------------------------------------------------------------------------------
 
 

@@ -36,8 +36,8 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
 
 
 def _contiguous(table: Table) -> Table:
-    """The kernel of one has contiguous results, whatever the layout of its argument; that of the other makes images of
-    images on a CPU."""
+    """These kernels have contiguous results, whatever the layout of their argument, but for images on a CPU whose
+    channels are shuffled."""
     sigmoid, shuffle = torch.ops.aten.log_sigmoid_forward.default, torch.ops.aten.channel_shuffle.default
 
     def log_sigmoid(x: Tensor) -> Any:
@@ -47,7 +47,11 @@ def _contiguous(table: Table) -> Table:
         layout = internals.suggested_layout(x) if x.device.type == "cpu" else torch.contiguous_format
         return table[shuffle](x, groups).contiguous(memory_format=layout)
 
-    return {sigmoid: log_sigmoid, shuffle: channel_shuffle}
+    def resized(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda *args: formula(*args).contiguous()
+
+    rows = {op: resized(table[op]) for op in internals.ROWS_RESIZED if op in table}
+    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows}
 
 
 def _dropped(table: Table) -> Table:
@@ -145,6 +149,11 @@ def _elu_backward(grad: Tensor, alpha: float, scale: float, input_scale: float, 
     return torch.where(x > 0, grad * scale, low)
 
 
+def _hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
+    sixth = 0.16666667163372040  # a number of float32, in float64 as well
+    return torch.where((x > -3) & (x < 3), grad * sixth, 0.0)
+
+
 def _hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
     return torch.where(x <= -3, 0.0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
 
@@ -152,6 +161,7 @@ def _hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
 _ON_A_CPU: Mapping[Any, Callable[..., Tensor]] = {
     torch.ops.aten.hardtanh_backward.default: _hardtanh_backward,
     torch.ops.aten.elu_backward.default: _elu_backward,
+    torch.ops.aten.hardsigmoid_backward.default: _hardsigmoid_backward,
     torch.ops.aten.hardswish_backward.default: _hardswish_backward,
 }
 

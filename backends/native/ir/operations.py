@@ -146,6 +146,13 @@ def _widens(node: Node) -> bool:
     return held.min <= wanted.min and wanted.max <= held.max
 
 
+def of_one(reduction: str, node: Node) -> Node:
+    """What a reduction comes to, or a running one, of one element: sums begin with zero, which has a sign."""
+    if reduction != "sum" or not is_float(node.dtype):
+        return node
+    return binary("add", node, const(0, node.dtype))
+
+
 def round_to(node: Node, dtype: torch.dtype) -> Node:
     """What is left of a float32 value in half precision."""
     if dtype not in (torch.bfloat16, torch.float16):

@@ -213,8 +213,12 @@ class Program:
     ) -> Value:
         """The reduction of ``element(value)`` over ``dims``, which stay with size 1."""
         chosen = {d % value.rank for d in dims} if value.rank else set()
-        variables = tuple(index.var(f"{'r' if d in chosen else 'd'}{d}", s) for d, s in enumerate(value.sizes))
         sizes = [1 if d in chosen else s for d, s in enumerate(value.sizes)]
+        if all(type(value.sizes[d]) is int and value.sizes[d] == 1 for d in chosen):  # each result is of one element
+            if reduction.startswith("arg"):
+                return Value(sizes, dtype, lambda at: ops.const(0, dtype))
+            return Value(sizes, dtype, lambda at: ops.cast(ops.of_one(reduction, element(value.at(at))), dtype))
+        variables = tuple(index.var(f"{'r' if d in chosen else 'd'}{d}", s) for d, s in enumerate(value.sizes))
         buffer = self.buffer(dtype, sizes)
         kept = tuple(0 if d in chosen else v for d, v in enumerate(variables))
         position = Place(buffer, buffer.strides, 0).position(kept)
@@ -227,11 +231,6 @@ class Program:
             body = make("pair", (body, ops.from_index(at)), body.dtype)
         reduced = [v for d, i in enumerate(variables) if d in chosen and (v := index.the_var(i)) is not None]
         outer = _loops(kept)
-        if not reduced:  # each result is made of one element
-            if reduction.startswith("arg"):
-                body = ops.const(0, torch.int64)
-            self._add(Statement(buffer, position, ops.cast(body, dtype), tuple(outer)))
-            return self.stored(buffer)
         self._add(Statement(buffer, position, body, tuple(outer), tuple(reduced), reduction))
         return self.stored(buffer)
 

@@ -161,19 +161,18 @@ def _hardsigmoid(ctx: Context, a: Value) -> Value:
 @lowers(aten.hardsigmoid_backward.default)
 def _hardsigmoid_backward(ctx: Context, grad: Value, a: Value) -> Value:
     def element(g: Node, x: Node) -> Node:
-        share = _sixth(ctx, g) if ctx.program.device.type != "cpu" else _scaled(g, 1 / 6)
-        inside = where(compare("lt", x, _num(x, 3)), share, _num(g, 0))
+        inside = where(compare("lt", x, _num(x, 3)), _scaled(g, _SIXTH), _num(g, 0))
         return where(compare("gt", x, _num(x, -3)), inside, _num(g, 0))
 
     return elementwise(ctx, element, grad, a)
 
 
 _SIXTH = 0.16666667163372040
-"""A sixth in float32."""
+"""A sixth in float32, which is what eager multiplies by in float64 as well, but for what CPUs divide by six."""
 
 
 def _sixth(ctx: Context, x: Node) -> Node:
-    """A sixth of ``x`` as eager has it: on a GPU it is a number of float32, in float64 as well."""
+    """A sixth of ``x`` as eager's forward passes have it."""
     return binary("div", x, _num(x, 6)) if ctx.program.device.type == "cpu" else _scaled(x, _SIXTH)
 
 

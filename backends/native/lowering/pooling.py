@@ -208,12 +208,11 @@ def _average(
     overlap(ctx, a, shape)
 
     def element(at: Any, inside: Sequence[bool]) -> Node:
-        total: Node | None = None
+        total = const(0, dtype)  # eager begins with it: windows of negative zeros come to a positive one
         for tap in taps(shape):
             place, condition = held(shape, at[-rank:], tap, inside)
             part = masked(condition, ops.cast(a.at((*at[:-rank], *place)), dtype), const(0, dtype))
-            total = part if total is None else binary("add", total, part)
-        assert total is not None
+            total = binary("add", total, part)
         count = _count(shape, at[-rank:], inside, pads, dtype) if divisor is None else const(divisor, dtype)
         return ops.cast(binary("div", total, count), a.dtype)
 
@@ -299,7 +298,7 @@ def _uneven_sums(a: Value, dim: int, count: int, dtype: torch.dtype) -> tuple[Va
             where_ = binary("minimum", binary("add", start, tap), const(extent - 1, torch.int32))
             here = (*at[:dim], index.data(ops.cast(where_, torch.int64)), *at[dim + 1 :])
             part = where(compare("lt", tap, own), ops.cast(a.at(here), dtype), zero)
-            total = part if total is zero else binary("add", total, part)
+            total = binary("add", total, part)
         return total
 
     return Value((*a.sizes[:dim], count, *a.sizes[dim + 1 :]), dtype, element), length

@@ -31,7 +31,7 @@ def reduce(ctx: Context, kind: str, a: Value, dims: list[int], keep: bool, dtype
     if dtype is torch.bool:  # asked for by name: sums and products of truth values
         kind = {"sum": "any", "prod": "all"}.get(kind, kind)
     if not dims:
-        return Value(a.sizes, dtype, lambda at: ops.cast(a.at(at), dtype))
+        return Value(a.sizes, dtype, lambda at: ops.of_one(kind, ops.cast(a.at(at), dtype)))
     reduced = ctx.program.reduce(kind, a, dims, dtype, lambda node: ops.cast(node, dtype))
     return drop(reduced, dims, keep)
 
@@ -240,11 +240,18 @@ def shifted(ctx: Context, a: Value, dims: list[int]) -> Value:
     return Value(a.sizes, dtype, lambda at: binary("sub", a.at(at), most.at(at)))
 
 
+def less_itself(a: Value) -> Value:
+    """Zero, or nan for what is not finite."""
+    dtype = compute_type(a.dtype)
+    return Value(a.sizes, dtype, lambda at: binary("sub", *[ops.cast(a.at(at), dtype)] * 2))
+
+
 @lowers(aten._softmax.default)
 def _softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
     dims = dims_of(dim, a.rank)
-    if not dims:
-        return Value(a.sizes, ctx.dtype, lambda at: const(1, ctx.dtype))
+    if not dims:  # one, or nan where the scalar is not finite
+        apart = less_itself(a)
+        return Value(a.sizes, ctx.dtype, lambda at: ops.cast(unary("exp", apart.at(at)), ctx.dtype))
     apart = shifted(ctx, a, dims)
     powers = Value(a.sizes, apart.dtype, lambda at: unary("exp", apart.at(at)))
     ctx.program.realize(powers)
@@ -263,7 +270,7 @@ def _softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
 def _log_softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
     dims = dims_of(dim, a.rank)
     if not dims:
-        return Value(a.sizes, ctx.dtype, lambda at: const(0, ctx.dtype))
+        return _as(less_itself(a), ctx.dtype)
     apart = shifted(ctx, a, dims)
     total = ctx.program.reduce("sum", apart, dims, apart.dtype, lambda node: unary("exp", node))
     logarithm = Value(total.sizes, apart.dtype, lambda at: unary("log", total.at(at)))
@@ -384,7 +391,7 @@ def _cumulative(op: str) -> Any:
             return a
         dim %= a.rank
         if not loops(a.variables()[dim : dim + 1]):
-            return a
+            return Value(a.sizes, a.dtype, lambda at: ops.of_one(op, a.at(at)))
         if a.at(a.variables()).cost >= ONCE_COST:  # which loops compute in vectors, and a sum along rows does not
             ctx.program.realize(a)
         # As in eager, floating-point numbers are added up in float64.

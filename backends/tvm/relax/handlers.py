@@ -429,15 +429,13 @@ def _cumsum(t: Any, node: Node) -> Any:
 @_handles(_ATEN._softmax.default, _ATEN.softmax.int)
 def _softmax(t: Any, node: Node) -> Any:
     x = t.operand(node.args[0], node.meta["val"].dtype)
-    rank = node.meta["val"].dim()
-    return t.emit(relax.op.nn.softmax(x, node.args[1] % rank)) if rank else t.full(1, node)
+    return t.emit(relax.op.nn.softmax(x, node.args[1] % node.meta["val"].dim()))
 
 
 @_handles(_ATEN._log_softmax.default, _ATEN.log_softmax.int)
 def _log_softmax(t: Any, node: Node) -> Any:
     x = t.operand(node.args[0], node.meta["val"].dtype)
-    rank = node.meta["val"].dim()
-    return t.emit(relax.op.nn.log_softmax(x, node.args[1] % rank)) if rank else t.full(0, node)
+    return t.emit(relax.op.nn.log_softmax(x, node.args[1] % node.meta["val"].dim()))
 
 
 @_handles(_ATEN.layer_norm.default, _ATEN.native_layer_norm.default)

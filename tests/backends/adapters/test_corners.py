@@ -42,6 +42,16 @@ def test_results_of_mish_whose_factors_are_too_small_for_normal_numbers(capture,
     torch.testing.assert_close(got, wanted, rtol=2e-6, atol=2e-38, equal_nan=True)
 
 
+@pytest.mark.parametrize("backend", ["native", *FOREIGN])
+def test_softmax_of_a_scalar_that_is_not_finite(backend) -> None:
+    def f(x):
+        return x.softmax(0), x.log_softmax(0), F.softmin(x, 0)
+
+    compiled = torchmux.compile(f, backend=backend)
+    for number in (math.nan, math.inf, -math.inf, 2.0):
+        torch.testing.assert_close(compiled(torch.tensor(number)), f(torch.tensor(number)), equal_nan=True)
+
+
 SLOPES = {
     name: getattr(F, name)
     for name in (

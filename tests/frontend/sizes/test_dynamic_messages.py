@@ -85,6 +85,14 @@ def test_nonzero_breaks_and_names_the_flag():
     assert "torchmux.config.capture_dynamic_output_shape_ops" in found.message()
 
 
+def test_an_operator_made_of_such_operators_breaks_under_fullgraph():
+    def f(x):
+        return torch.combinations(x) + 1
+
+    with pytest.raises(torchmux.Unsupported, match="TM008 .*: combinations, which is made of operators"):
+        torchmux.compile(f, backend="eager", fullgraph=True)(torch.ones(4))
+
+
 def test_a_branch_on_an_item_names_where_it_comes_from():
     def fn(x):
         n = x.sum().item()

@@ -120,6 +120,32 @@ def test_labels_end_at_the_first_that_is_none(backend, trains, reduction):
         torch.testing.assert_close(given, wanted)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", ["eager", *BACKENDS])
+def test_rows_that_are_resized_are_in_the_usual_order(backend, trains, dynamic):
+    """torch's formulas and fakes keep the order of the argument, which the kernels do not."""
+
+    def f(x):
+        found = [F.interpolate(x, size=9, mode=mode) for mode in ("nearest", "nearest-exact")]
+        return [(y, y * 2, y.stride(), y.is_contiguous()) for y in found]
+
+    x = torch.randn(5, 4, 6).permute(2, 1, 0).requires_grad_(trains)
+    expected, found = f(x), torchmux.compile(f, backend=backend, dynamic=dynamic)(x)
+    for wanted, given in zip(expected, found, strict=True):
+        torch.testing.assert_close(given, wanted, check_stride=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_slopes_of_hardsigmoid_have_eagers_digits(backend):
+    """Eager multiplies by a sixth of float32, in float64 as well."""
+    x = torch.linspace(-4, 4, 9, dtype=torch.float64, requires_grad=True)
+    compiled = torchmux.compile(lambda x: F.hardsigmoid(x), backend=backend)
+    (given,), (wanted,) = (torch.autograd.grad(f(x).sum(), x) for f in (compiled, F.hardsigmoid))
+    assert torch.equal(given, wanted)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("f", [torch.sigmoid, torch.expm1, torch.log1p], ids=lambda f: f.__name__)
 def test_formulas_of_real_numbers_are_not_those_of_complex_ones(f, backend):
