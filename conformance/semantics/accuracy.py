@@ -38,7 +38,7 @@ def _positive(trial: Trial, *shape: int, dtype: torch.dtype, largest: float = 1.
     return trial.tensor(*shape, dtype=dtype, low=0.0, high=largest)
 
 
-@_for_each_dtype("Products over 256 to 16,384 numbers are summed in a type that is wide enough")
+@_for_each_dtype("Products over 256 to 16,384 numbers are summed in a type that is wide enough", terms=1024)
 def products(trial: Trial, dtype: torch.dtype) -> Any:
     results = []
     compiled = trial.compile(lambda x, y, z: (x @ y, F.linear(x, z)), dynamic=False)
