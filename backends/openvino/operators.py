@@ -68,6 +68,10 @@ _MADE = {_aten.zeros: 0, _aten.zeros_like: 0, _aten.new_zeros: 0, _aten.ones: 1,
 
 _TRUTHS = frozenset(getattr(packet, name) for packet in (_aten.any, _aten.all) for name in packet.overloads())
 
+_LOGICAL = frozenset(
+    (_aten.logical_and.default, _aten.logical_or.default, _aten.logical_xor.default, _aten.logical_not.default)
+)
+
 _ORDERS = frozenset((_aten.lt, _aten.le, _aten.gt, _aten.ge, _aten.eq, _aten.ne))
 
 DTYPES = frozenset((torch.float32, torch.int64, torch.int32, torch.bool))
@@ -147,6 +151,8 @@ def _refused_untried(node: Node) -> str:
         return "OpenVINO takes zero less a number for its opposite, also where it is zero"
     if op in _TRUTHS and node.all_input_nodes[0].meta["val"].is_floating_point():
         return "OpenVINO takes nan for False in any() and all()"
+    if op in _LOGICAL and any(n.meta["val"].is_floating_point() for n in node.all_input_nodes):
+        return "OpenVINO takes nan for False in logical operators on few elements"
     if op is torch.ops.aten.constant_pad_nd.default and len(node.args) > 2 and _is_negative_zero(node.args[2]):
         return "OpenVINO drops the sign of a zero that pads"
     to_bool = op is _aten._to_copy.default and node.meta["val"].dtype is torch.bool
