@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from torchmux import progress
-from torchmux import torch_internals as ti
+from torchmux import progress, torch_internals as ti
 from torchmux.config import config
 from torchmux.registry.errors import CompilationFailed
 from torchmux.stages import Seconds, collecting
