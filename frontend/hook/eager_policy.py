@@ -6,8 +6,8 @@
   functions that it calls are captured on their own, and capture resumes after it, if there is more than a handful to
   capture.
 * A layer or function of ``torch.nn``, or a comprehension, that is called by code which runs in eager.
-* A function that is called by code which runs in eager, and breaks the graph after hardly any operators while it holds a
-  generator: what it does with that is not captured.
+* A function that is called by code which runs in eager, and that breaks the graph after hardly any operators while it
+  holds a generator: what it does with that is not captured.
 * A function of no tensors that breaks the graph before its first operator, with hardly any behind that.
 """
 
