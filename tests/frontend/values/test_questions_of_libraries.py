@@ -1,4 +1,4 @@
-"""What libraries ask for keys of caches, versions and tables of parameters is captured, and asked again when changed."""
+"""What libraries ask for keys of caches, versions and tables of parameters is captured, and guarded."""
 
 from __future__ import annotations
 
