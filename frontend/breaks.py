@@ -216,11 +216,11 @@ class BreakRecord:
         verb = "at"
         for (file, line, function), same in itertools.groupby(self.frames):
             text += f"\n  {verb} {file}:{line} in {function}"
+            if repeated := len(list(same)) - 1:  # a recursion
+                text += f", {counted(repeated, 'time')} more"
             if verb == "at" and (source := _source_line(file, line)):
                 text += f"\n     {source}"
             verb = "called from"
-            if repeated := len(list(same)) - 1:  # a recursion
-                text += f", {counted(repeated, 'time')} more"
         return text + f"\n  fix: {kind.fix} ({link(kind.id)})"
 
 
