@@ -117,7 +117,7 @@ def _compiled(tr: Trace, state: CodeState, result: Value, compile_graph: Callabl
     """
     try:
         return finish.at_return(tr, state, result, compile_graph)
-    except (GraphBreak, eager_policy.LeftToEager, *ti.fake_tensor_errors().values()) as error:
+    except _not_captured() as error:
         if not tr.assumptions.sizes_of_data:
             raise
         raise SizesOfDataGivenUp(f"{type(error).__name__}: {error}") from error
@@ -128,6 +128,11 @@ def _compiled(tr: Trace, state: CodeState, result: Value, compile_graph: Callabl
             "%s is captured without operators whose output size depends on data: %s", logs.place(tr.code), error
         )
         raise SizesOfDataGivenUp("", f"{type(error).__name__}: {error}") from error
+
+
+def _not_captured() -> tuple[type[BaseException], ...]:
+    """What says that operators whose output size depends on data cannot be in a graph."""
+    return (GraphBreak, eager_policy.LeftToEager, *ti.fake_tensor_errors().values())
 
 
 def _trace(

@@ -444,11 +444,8 @@ class DictIterator(IteratorValue):
         return values if self.kind == "values" else f"zip({variable}, {values})"
 
 
-VIEWS = {
-    type(getattr(made, kind)()): kind
-    for made in ({}, collections.OrderedDict())
-    for kind in ("keys", "values", "items")
-}
+_TABLES: tuple[dict, ...] = ({}, collections.OrderedDict())
+VIEWS = {type(getattr(made, kind)()): kind for made in _TABLES for kind in ("keys", "values", "items")}
 
 
 class DictViewValue(Value):
