@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from dataclasses import dataclass
 from typing import Any
+
+from torchmux.wording import counted
 
 
 @dataclass(frozen=True)
@@ -210,11 +213,14 @@ class BreakRecord:
         """One paragraph: what happened, where in the user's code, and the usual fix."""
         kind = CATALOGUE[self.kind]
         text = f"{kind.id} {kind.what}: {self.reason}"
-        for index, (file, line, function) in enumerate(self.frames):
-            text += f"\n  {'at' if index == 0 else 'called from'} {file}:{line} in {function}"
-            source = _source_line(file, line)
-            if index == 0 and source:
+        verb = "at"
+        for (file, line, function), same in itertools.groupby(self.frames):
+            text += f"\n  {verb} {file}:{line} in {function}"
+            if repeated := len(list(same)) - 1:  # a recursion
+                text += f", {counted(repeated, 'time')} more"
+            if verb == "at" and (source := _source_line(file, line)):
                 text += f"\n     {source}"
+            verb = "called from"
         return text + f"\n  fix: {kind.fix} ({link(kind.id)})"
 
 

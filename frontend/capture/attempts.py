@@ -46,6 +46,7 @@ class Assumptions:
     floats: frozenset[str] = frozenset()  # sources of floats that the backend needs as constants
     whole_subclasses: bool = False  # tensors that consist of others are nodes of the graph (trace/subclasses.py)
     sizes_of_data: bool | None = None  # operators whose output size depends on data are captured; None: not yet tried
+    failed: str = ""  # the error of the backend that ended the attempt with such operators
     ran: int = 0  # how often the program's own code had to run before
     stop: Stop | None = None
 
@@ -136,12 +137,19 @@ class SizesOfDataNeeded(Restart):
 
 
 class SizesOfDataGivenUp(Restart):
-    """With such operators in the graph, it breaks all the same, or cannot be compiled."""
+    """With such operators in the graph, it breaks all the same, or cannot be compiled.
+
+    ``failed`` is the backend's error in the second case: breaks of the graph then name it.
+    """
 
     for_good = True
 
+    def __init__(self, reason: str, failed: str = "") -> None:
+        super().__init__(failed or reason)
+        self.failed = failed
+
     def next(self, assumptions: Assumptions) -> Assumptions:
-        return assumptions.instead(sizes_of_data=False, symbolic=False)
+        return assumptions.instead(sizes_of_data=False, symbolic=False, failed=self.failed)
 
 
 class StateChanged(Restart):

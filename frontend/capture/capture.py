@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from torchmux import progress
+from torchmux import progress, torch_internals as ti
 from torchmux.config import config
+from torchmux.registry.errors import CompilationFailed
 from torchmux.stages import Seconds, collecting
 from torchmux.torch_internals.tracer_stand_in import tracer_stand_in
 
@@ -27,13 +29,14 @@ from .attempts import (
     BreakFound,
     ClassNeeded,
     NothingExpected,
-    Restart,
     SizesOfDataGivenUp,
     SizesOfDataNeeded,
     Stop,
 )
 from .captured import Captured, CodeState
 from .tracebacks import stands_for
+
+log = logging.getLogger("torchmux")
 
 _EXTRA_RECURSION = 3000
 
@@ -106,12 +109,30 @@ def capture(
 
 
 def _compiled(tr: Trace, state: CodeState, result: Value, compile_graph: Callable[..., Callable]) -> Captured:
+    """The frame as one graph.
+
+    Operators whose output size depends on data are in it because of a loop that would run in eager otherwise, and
+    nobody has asked for them.  What says that they cannot be in it gives them up.  A compiler's error does so as well,
+    with a warning, and the report names it where the graph breaks instead; it remains an error where one is wanted.
+    """
     try:
         return finish.at_return(tr, state, result, compile_graph)
-    except Exception as error:
-        if not tr.assumptions.sizes_of_data or isinstance(error, Restart):
+    except _not_captured() as error:
+        if not tr.assumptions.sizes_of_data:
             raise
         raise SizesOfDataGivenUp(f"{type(error).__name__}: {error}") from error
+    except CompilationFailed as error:
+        if not tr.assumptions.sizes_of_data or state.strict or config.fail_on_compiler_errors:
+            raise
+        log.warning(
+            "%s is captured without operators whose output size depends on data: %s", logs.place(tr.code), error
+        )
+        raise SizesOfDataGivenUp("", f"{type(error).__name__}: {error}") from error
+
+
+def _not_captured() -> tuple[type[BaseException], ...]:
+    """What says that operators whose output size depends on data cannot be in a graph."""
+    return (GraphBreak, eager_policy.LeftToEager, *ti.fake_tensor_errors().values())
 
 
 def _trace(
@@ -173,6 +194,8 @@ def _stop_before(tr: Trace, broke: GraphBreak, fullgraph: bool) -> Stop:
     if broke.kind == breaks.DYNAMIC_OUTPUT and tr.assumptions.sizes_of_data is None and not tr.dims.dynamic_outputs:
         raise SizesOfDataNeeded(f"{broke.reason}, whose output size depends on data, in a loop") from broke
     broke.reason = eager_policy.note(broke.reason)
+    if tr.assumptions.failed and broke.kind == breaks.DYNAMIC_OUTPUT:
+        broke.reason += f"; captured, it did not compile: {tr.assumptions.failed}"
     stop = Stop(loop.step, broke, loop.head)
     if loop.step:
         raise BreakFound(stop)

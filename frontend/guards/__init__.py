@@ -3,6 +3,7 @@
 In the order in which data flows:
 
 * ``sources``: where a value came from, one class for each step (``Local``, ``Attr``, ``Item``, ...).
+* ``cached_results``: two more, for what cached functions return.
 * ``kinds``: what is taken for granted of a value, one class for each kind of guard (``TypeIs``, ``Length``, ...).
 * ``forms``: what tensors that consist of others are made of, in a form that can be compared.
 * ``closed``: the base of both.  Every class answers all questions itself, or cannot be declared.

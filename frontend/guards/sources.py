@@ -278,7 +278,8 @@ class Item(Source):
         return f"{value}[{_key_text(self.key) or out.const(self.key)}]"
 
     def in_words(self, parent: str) -> str:
-        return f"{parent}[{_key_words(self.key)}]"
+        owner = parent.removesuffix(".__dict__")
+        return f"{parent}[{_key_words(self.key)}]" if owner == parent else f"{owner}.{self.key}"
 
     def follow(self, objects: StableObjects, parent: Any) -> Any:
         return objects.item(parent, self.key)
@@ -409,44 +410,6 @@ class Converted(Source):
 
     def in_words(self, parent: str) -> str:
         return parent
-
-    follow = not_followed
-
-
-@kind
-class CachedResult(Source):
-    """What a function behind a cache returns; equal arguments must be the same objects."""
-
-    parent: Source
-    args: tuple
-    kwargs: dict
-
-    def expression(self, out: Loader) -> str:
-        function = out.load(self.parent)
-        return f"{function}(*{out.const(self.args)}, **{out.const(self.kwargs)})"
-
-    def in_words(self, parent: str) -> str:
-        return f"{parent}(...)"
-
-    follow = not_followed
-
-
-@kind
-class CachedResultOf(Source):
-    """What a function behind a cache returns for numbers, of which some are loaded from where they are."""
-
-    parent: Source
-    args: tuple  # with the source in the place of a number that is loaded
-    names: tuple[str, ...]  # of the last arguments, which are passed by name
-
-    def expression(self, out: Loader) -> str:
-        loaded = [out.load(arg) if isinstance(arg, Source) else out.const(arg) for arg in self.args]
-        plain = len(loaded) - len(self.names)
-        named = [f"{name}={value}" for name, value in zip(self.names, loaded[plain:], strict=True)]
-        return f"{out.load(self.parent)}({', '.join([*loaded[:plain], *named])})"
-
-    def in_words(self, parent: str) -> str:
-        return f"{parent}(...)"
 
     follow = not_followed
 

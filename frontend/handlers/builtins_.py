@@ -20,7 +20,7 @@ from .. import breaks, polyfills
 from ..breaks import GraphBreak
 from ..guards.kinds.classes import NotInClasses
 from ..guards.kinds.functions import Dispatches, Returns
-from ..guards.sources import Const
+from ..guards.sources import Const, Local
 from ..trace.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..values import arrays
 from ..values.base import MISSING, Raised, Value
@@ -200,12 +200,28 @@ def next_(tr: Tracer, value: Value, *default: Value) -> Value:
 
 @handles(id)
 def id_(tr: Tracer, value: Value) -> Value:
+    real = _known_tensor(tr, value)
+    if real is not MISSING:
+        assert value.source is not None
+        tr.guards.is_object(value.source, real)
+        return ConstValue(id(real))
     real = value.real()
     if real is MISSING or not isinstance(value, (RealValue, ObjectValue)):
         raise GraphBreak(breaks.OPERATION, f"id() of {value.describe()}")
     if isinstance(value, ObjectValue) and value.source is not None:
         tr.guards.is_object(value.source, real)
     return ConstValue(id(real))
+
+
+def _known_tensor(tr: Tracer, value: Value) -> Any:
+    """The tensor that an input stands for, if calls hardly ever bring another: a parameter, or what an object holds.
+
+    Programs keep tables of such tensors by their ``id``.
+    """
+    if not isinstance(value, TensorValue) or not value.is_input or value.source is None:
+        return MISSING
+    found = tr.real_inputs.get(value.node, MISSING)
+    return MISSING if isinstance(value.source, Local) and type(found) is not torch.nn.Parameter else found
 
 
 @handles(hash)
@@ -216,6 +232,8 @@ def hash_(tr: Tracer, value: Value) -> Value:
             return of_protocol(method.call(tr, [], {}), "__hash__")
     if value.is_const():
         return tr.fold(hash, [value.const(tr)], {})
+    if isinstance(value, TensorValue) and _known_tensor(tr, value) is not MISSING:
+        return id_(tr, value)  # which is what a tensor's hash is
     raise GraphBreak(breaks.OPERATION, f"hash() of {value.describe()}")
 
 

@@ -1,9 +1,10 @@
-"""``copy.copy`` and ``copy.deepcopy`` over values; ``copy``'s own code would read the address of every object."""
+"""``copy.copy``, ``copy.deepcopy`` and ``pickle.dumps`` over values: they read the address of each object."""
 
 from __future__ import annotations
 
 import copy
 import copyreg
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -186,3 +187,34 @@ _COPIERS = (
     (InstanceDictValue, _namespace),
     (SetValue, _set),
 )
+
+
+# --- pickles ---------------------------------------------------------------------------------------------------------
+
+
+@handles(pickle.dumps)
+def dumps(tr: Tracer, value: Value) -> Value:
+    """The pickle of constants: libraries take it for the key of a cache."""
+    return tr.fold(pickle.dumps, [_to_pickle(tr, value, set())], {})
+
+
+def _to_pickle(tr: Tracer, value: Value, told: set[Any]) -> Any:
+    """What a value made of constants is.  No text and no container may come twice.
+
+    A pickle says whether equal ones are one object, which a trace does not know.
+    """
+    cls = value.pytype()
+    if cls in (int, float, bool, type(None)) and value.is_const():
+        return value.const(tr)
+    once: Any = value.const(tr) if cls in (str, bytes) and value.is_const() else id(value)
+    if once in told or not (cls in (str, bytes) or isinstance(value, (DictValue, ListValue, TupleValue))):
+        raise GraphBreak(breaks.C_FUNCTION, f"pickle.dumps of {value.describe()}")
+    told.add(once)
+    if isinstance(value, DictValue) and cls is dict:
+        keys, values = value.keys(tr), value.values(tr)
+        return {_to_pickle(tr, k, told): _to_pickle(tr, v, told) for k, v in zip(keys, values, strict=True)}
+    if cls in (list, tuple):
+        return cls([_to_pickle(tr, item, told) for item in value.unpack(tr)])
+    if cls in (str, bytes):
+        return once
+    raise GraphBreak(breaks.C_FUNCTION, f"pickle.dumps of {value.describe()}")

@@ -14,6 +14,7 @@ from ..values.arrays import KnownArrayValue, known_array, made_of_constants
 from ..values.base import Value
 from ..values.constants import ConstValue, SymValue
 from ..values.containers import array_functions as array_functions  # fills the tables
+from ..values.tensors import TensorValue
 from .table import constructs, handles
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ def empty(tr: Tracer, shape: Value, dtype: Value | None = None) -> Value:
 @handles(np.array)
 def array(tr: Tracer, value: Value) -> Value:
     return known_array(tr, value)
+
+
+@handles(np.asarray)
+def asarray(tr: Tracer, value: Value) -> Value:
+    """An array stays what it is, and a tensor tells its array as ``numpy()`` does."""
+    if isinstance(value, arrays.ARRAYS):
+        return value
+    return value.call_method(tr, "numpy", [], {}) if isinstance(value, TensorValue) else known_array(tr, value)
 
 
 @handles(np.arange)

@@ -139,7 +139,10 @@ for _name, _written in (("asgd", optim_.single_tensor_asgd), ("radam", optim_.si
 def group_tensors(tr: Tracer, lists: Value, with_indices: Value = FALSE) -> Value:
     """Lists of tensors, split by what the tensors of the first list are; the order of the groups is torch's own."""
     rows = [row.unpack(tr) for row in lists.unpack(tr)]
-    groups = ti.group_tensors_by_device_and_dtype([[v.fake(tr) for v in row] for row in rows], True)
+    try:
+        groups = ti.group_tensors_by_device_and_dtype([[v.fake(tr) for v in row] for row in rows], True)
+    except RuntimeError as error:  # of no tensors, say
+        raise Raised(tr.exception(error)) from None
     entries = {}
     for key, (_, picked) in groups.items():
         columns = ListValue([ListValue([row[i] for i in picked] if row else []) for row in rows])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import binascii
+import cmath
 import collections
 import functools
 import math
 import operator
+import struct
 import sys
+import unicodedata
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +38,10 @@ CODES: dict[int, Callable] = {}
 FOLDABLE: set[Any] = {
     abs, ascii, bin, bytes, chr, complex, divmod, float, format, hash, hex, int, oct, ord, pow, repr, round, str,
     math.prod, operator.index, operator.truth, str.maketrans, int.from_bytes, float.fromhex, bytes.fromhex,
+    binascii.a2b_base64, binascii.b2a_base64, binascii.hexlify, binascii.unhexlify, struct.calcsize, struct.pack,
+    struct.unpack, unicodedata.normalize, zlib.adler32, zlib.crc32,
 }  # fmt: skip
-FOLDABLE.update(f for f in vars(math).values() if callable(f))
+FOLDABLE.update(f for module in (cmath, math) for f in vars(module).values() if callable(f))
 
 
 def handles(*callables: Any) -> Callable[[Callable], Callable]:

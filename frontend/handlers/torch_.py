@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.torch_version import TorchVersion
 
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import TorchmuxError
@@ -143,9 +144,32 @@ for _function in (
     torch.is_autocast_cache_enabled,
     torch.amp.is_autocast_available, torch.is_deterministic_algorithms_warn_only_enabled,
     torch.cuda.is_bf16_supported, torch.backends.mps.is_available, torch.promote_types, torch.can_cast,
-    ti.custom_device_name,
+    torch.distributed.is_available, ti.custom_device_name,
 ):  # fmt: skip
     _question(_function)
+
+
+def _state_of_processes(function: Any) -> None:
+    def answer(tr: Tracer) -> Value:
+        found = function()
+        tr.guards.add(Returns(Const(function, f"torch.distributed.{function.__name__}"), found))
+        return ConstValue(found)
+
+    handles(function)(answer)
+
+
+@handles(TorchVersion._cmp_wrapper)
+def compare_versions(tr: Tracer, version: Value, other: Value, method: Value) -> Value:
+    """``torch.__version__ >= "2.1"``, which torch parses by regular expressions on a class of its own."""
+    real = version.real()
+    if not isinstance(real, TorchVersion) or version.source is None or not other.is_const():
+        raise GraphBreak(breaks.OPERATION, f"comparing {version.describe()} with {other.describe()}")
+    tr.guards.is_object(version.source, real)
+    return tr.fold(TorchVersion._cmp_wrapper, [real, other.const(tr), method.const(tr)], {})
+
+
+if torch.distributed.is_available():
+    _state_of_processes(torch.distributed.is_initialized)
 
 
 @handles(torch.get_float32_matmul_precision)

@@ -6,6 +6,8 @@
   functions that it calls are captured on their own, and capture resumes after it, if there is more than a handful to
   capture.
 * A layer or function of ``torch.nn``, or a comprehension, that is called by code which runs in eager.
+* A function that is called by code which runs in eager, and that breaks the graph after hardly any operators while it
+  holds a generator: what it does with that is not captured.
 * A function of no tensors that breaks the graph before its first operator, with hardly any behind that.
 """
 
@@ -21,7 +23,7 @@ import torch
 from torchmux.wording import counted
 
 from ..breaks import ASKED_FOR
-from ..bytecode import loop_ends
+from ..bytecode import live_locals, loop_ends
 from ..bytecode.identity import CodeMap
 
 if TYPE_CHECKING:
@@ -118,9 +120,18 @@ def check(tr: Tracer, asked_for: bool) -> None:
 
 
 def check_before_break(tr: Tracer, asked_for: bool) -> None:
-    """Raise LeftToEager for a layer of torch's that breaks the graph when it has hardly begun, as a packed RNN does."""
+    """Raise LeftToEager for what breaks the graph when it has hardly begun.
+
+    That is a layer of torch's, as a packed RNN, and a function that has made a generator before the break and reads it
+    behind that: a loop over one that exists is seldom captured.
+    """
+    if asked_for or tr.op_count >= FEW:
+        return
+    live = live_locals(tr.root.program, tr.break_index)
+    if any(value.pytype() is types.GeneratorType for name, value in tr.root.locals.items() if name in live):
+        raise LeftToEager(tr.op_count, "before a graph break that a generator outlives", always=False)
     file = tr.code.co_filename
-    if not asked_for and tr.op_count < FEW and file.startswith(_LAYERS) and not file.endswith(_OF_LAYERS):
+    if file.startswith(_LAYERS) and not file.endswith(_OF_LAYERS):
         raise LeftToEager(tr.op_count, "before a graph break in a layer that eager code calls", always=False)
 
 

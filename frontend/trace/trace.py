@@ -302,8 +302,13 @@ class Trace(GraphRecorder, Reader, Operators):
         self._forgotten.add(name)
 
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
-        """Whether a number is symbolic: arguments and counters, but not settings deep inside a model."""
-        if source.depth() > 2 and not self.config.allow_unspec_int_on_nn_module and self.is_in_module(source):
+        """Whether a number is symbolic: floats, arguments and counters, but not whole numbers deep inside a model."""
+        if (
+            type(number) is int
+            and source.depth() > 2
+            and not self.config.allow_unspec_int_on_nn_module
+            and self.is_in_module(source)
+        ):
             return False
         return self.dims.is_dynamic_number(number, source)
 

@@ -522,7 +522,7 @@ class NumpyFunctionValue(RealValue):
 
 def _number(tr: Tracer, value: Value) -> Any:
     plain = value.const(tr)
-    parts = plain if type(plain) in (list, tuple) else [plain]
+    parts = plain if type(plain) in (list, tuple, torch.Size) else [plain]
     if not all(type(part) in CONST_TYPES for part in parts):
         raise GraphBreak(C_FUNCTION, f"a NumPy function on {value.describe()}")
     return plain

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import types
 import weakref
@@ -14,7 +13,8 @@ import torch
 from ..breaks import C_FUNCTION, GraphBreak
 from ..bytecode import normalize
 from ..capture.attempts import StateChanged
-from ..guards.sources import Attr, CachedResult, CachedResultOf, Const
+from ..guards.cached_results import CachedResult, CachedResultOf, knows
+from ..guards.sources import Attr, Const
 from .base import MISSING, Value
 from .classes import BuiltinValue
 from .constants import CONST_TYPES, SymValue
@@ -107,7 +107,8 @@ class CachedFunctionValue(BuiltinValue):
         before = self.obj.cache_info()
         if before.maxsize is not None and before.currsize >= before.maxsize:
             raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may drop entries")
-        if tr.effects and not self._knows(plain, named):
+        changed = bool(tr.effects) or tr.writes_inputs()
+        if changed and (named or not knows(self.obj, plain)):
             raise self._not_yet(plain, named)
         try:
             result = self.obj(*plain, **named)
@@ -116,7 +117,7 @@ class CachedFunctionValue(BuiltinValue):
         if self.obj.cache_info().misses > before.misses:
             raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or Const(self.obj, self.describe())
-        return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named)))
+        return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named), changed))
 
     def _of_numbers(self, tr: Tracer, wrapped: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
         """The cache's own tensors for symbolic numbers, as inputs: their function may be called at any time."""
@@ -158,17 +159,6 @@ class CachedFunctionValue(BuiltinValue):
         if name in ("cache_info", "cache_clear"):
             raise GraphBreak(C_FUNCTION, f"{name} of cached function {self.describe()}, which tracing calls too")
         return super().getattr(tr, name)
-
-    def _knows(self, plain: tuple, named: dict[str, Any]) -> bool:
-        """Whether the cache has the result, so that a call runs nothing.  False if this is unknown.
-
-        The cache is no attribute, but the garbage collector sees it; its keys are what the C code makes of arguments.
-        """
-        if named or self.obj.cache_parameters()["typed"]:
-            return False
-        key = plain[0] if len(plain) == 1 and type(plain[0]) in (int, str) else plain
-        tables = [r for r in gc.get_referents(self.obj) if type(r) is dict and r is not vars(self.obj)]
-        return len(tables) == 1 and key in tables[0]
 
     def _not_yet(self, plain: tuple, named: dict[str, Any]) -> GraphBreak:
         """The function has to run amid changes that the trace has not made yet, and which it may depend on."""

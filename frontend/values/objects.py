@@ -13,7 +13,7 @@ import torch
 
 from ..breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
 from ..guards.kinds.objects import NotInDict, SlotIsEmpty, slot_is_set
-from ..guards.sources import Attr, RawAttr, Source
+from ..guards.sources import Attr, Item, RawAttr, Source
 from ..polyfills.tables import STANDS_FOR
 from .base import MISSING, Raised, Value
 from .builtin_methods import call_builtin_method
@@ -208,7 +208,15 @@ class ObjectValue(Value):
             if slot is None and namespace is not None:
                 self._guard_absent(tr, name)
             return None
-        return tr.wrap(obj, self.own_source(name))
+        table = self.own_source("__dict__") if slot is None and self._has_code_for(tr, name) else None
+        return tr.wrap(obj, self.own_source(name) if table is None else Item(table, name))
+
+    def _has_code_for(self, tr: Tracer, name: str) -> bool:
+        """Whether the class has code that a check must not run where the attribute is gone: a cached property, say."""
+        getter = tr.static_lookup(self.cls, "__getattr__")
+        raw = tr.static_lookup(self.cls, name)
+        binds = raw is not MISSING and not isinstance(raw, types.FunctionType) and hasattr(type(raw), "__get__")
+        return binds or getter not in (MISSING, torch.nn.Module.__getattr__)
 
     def own_source(self, name: str) -> Source | None:
         """The path to an attribute of the instance; it must not run the class's own ``__getattribute__``."""

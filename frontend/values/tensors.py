@@ -26,11 +26,12 @@ from .tensor_indexing import depends_on_data, select_symbolic
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
 
-# Methods that hand data to Python: their result depends on values, not on shapes.
+# Methods that hand data to Python: their result depends on values, or on memory, and not on shapes.
 _TO_PYTHON = frozenset(
     {"item", "tolist", "numpy", "data_ptr", "__bool__", "__int__", "__float__", "__index__", "__array__", "__dlpack__",
      "__complex__", "is_shared", "is_pinned", "is_coalesced", "has_names", "storage", "untyped_storage",
-     "__reduce_ex__", "__repr__", "__str__", "__format__"}
+     "__reduce_ex__", "__repr__", "__str__", "__format__", "is_set_to", "const_data_ptr",
+     "_is_view", "_use_count"}
 )  # fmt: skip
 # Methods that work on autograd's or Python's state rather than computing a tensor.
 _STATEFUL = frozenset(

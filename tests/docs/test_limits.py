@@ -146,6 +146,13 @@ def data_assigned_again(functions, compile_):
     return w.grad.tolist()
 
 
+def largest_of_nan(functions, compile_):
+    rows = torch.tensor([[1.0, 2.0], [float("nan"), 0.0]])
+    return str(compile_(functions["largest"])(rows)), str(
+        compile_(lambda x: (x + 0, max(x.sum(), 0)))(-torch.ones(1))[1]
+    )
+
+
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the rows say what torch 2.13 does")
 @pytest.mark.parametrize(
     "claim",
@@ -158,6 +165,7 @@ def data_assigned_again(functions, compile_):
         second_backward,
         gradient_of_changed,
         data_assigned_again,
+        largest_of_nan,
     ],
 )
 def test_what_torch_compile_makes_of_a_row_differs_and_what_we_make_of_it_does_not(claim, functions):

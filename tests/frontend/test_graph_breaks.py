@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 
 import pytest
 import torch
@@ -328,3 +329,29 @@ def test_locals_whose_names_are_no_identifiers_live_across_a_break():
 
     assert any(name.startswith("@py_assert") for name in fn.__code__.co_varnames)
     _graphs(fn, torch.ones(2), breaks=1)
+
+
+def test_a_recursion_is_told_in_few_lines():
+    def endless(x):
+        return endless(x + 1)
+
+    compiled = torchmux.compile(endless, backend="eager")
+    with pytest.raises(RecursionError):
+        compiled(torch.ones(1))
+    (record,) = torchmux.report(compiled).breaks
+    assert record.kind == "TM015"
+    assert len(record.frames) > 20
+    lines = record.message().splitlines()
+    assert len(lines) < 8
+    assert any(re.match(r"  at .* in endless, \d+ times more$", line) for line in lines)
+
+
+def test_an_error_of_grouping_tensors_is_the_programs_own():
+    layer = torch.nn.Linear(2, 2)
+    clips = torchmux.compile(lambda: torch.nn.utils.clip_grad_value_(layer.parameters(), 1.0), backend="eager")
+    with pytest.raises(RuntimeError) as expected:
+        torch.nn.utils.clip_grad_value_(layer.parameters(), 1.0)
+    with pytest.raises(RuntimeError) as found:
+        clips()
+    assert str(found.value) == str(expected.value)
+    assert "TM000" not in {each.kind for each in torchmux.report(clips).breaks}

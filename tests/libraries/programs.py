@@ -238,7 +238,7 @@ def tensordict_module() -> Program:
 
 @program(
     "gpytorch", "linear_operator", "jaxtyping", "wadler_lindig", "scipy", "scikit-learn", "joblib",
-    more="the keys of its caches are pickled arguments, and it asks a context for needs_input_grad",
+    more="it asks whether tensors are equal, and a context for needs_input_grad",
 )  # fmt: skip
 def gpytorch_marginal_likelihood() -> Program:
     import gpytorch

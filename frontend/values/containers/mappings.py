@@ -444,7 +444,8 @@ class DictIterator(IteratorValue):
         return values if self.kind == "values" else f"zip({variable}, {values})"
 
 
-VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+_TABLES: tuple[dict, ...] = ({}, collections.OrderedDict())
+VIEWS = {type(getattr(made, kind)()): kind for made in _TABLES for kind in ("keys", "values", "items")}
 
 
 class DictViewValue(Value):
@@ -458,7 +459,8 @@ class DictViewValue(Value):
         self.source = source
 
     def pytype(self) -> type:
-        return next(cls for cls, kind in VIEWS.items() if kind == self.kind)
+        made: dict = collections.OrderedDict() if issubclass(self.owner.pytype(), collections.OrderedDict) else {}
+        return type(getattr(made, self.kind)())
 
     def unpack(self, tr: Tracer) -> list[Value]:
         owner = self.owner

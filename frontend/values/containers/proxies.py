@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import types
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,8 @@ def wrap_proxy(tr: Tracer, obj: types.MappingProxyType, source: Source | None) -
 def wrap_view(tr: Tracer, obj: Any, source: Source | None) -> Value:
     """An existing view of a dictionary, which is read and guarded like any other."""
     tr.guards_type(source, type(obj))
-    mapping = None if source is None or type(proxied(obj)) is not dict else tr.wrap(proxied(obj), Proxied(source))
+    is_plain = type(proxied(obj)) in (dict, collections.OrderedDict)
+    mapping = tr.wrap(proxied(obj), Proxied(source)) if is_plain and source is not None else None
     if not isinstance(mapping, DictValue):
         raise GraphBreak(OPERATION, f"a {type(obj).__name__} of something else than a dictionary, or without a path")
     return DictViewValue(mapping, VIEWS[type(obj)], source)

@@ -16,12 +16,11 @@ import pytest
 import torch
 
 from torchmux.frontend.guards import closed
+from torchmux.frontend.guards.cached_results import CachedResult, CachedResultOf
 from torchmux.frontend.guards.check import read
 from torchmux.frontend.guards.closed import all_kinds, kind
 from torchmux.frontend.guards.sources import (
     Attr,
-    CachedResult,
-    CachedResultOf,
     Cell,
     CellContents,
     ClosureCell,

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import torchmux
 
@@ -301,3 +302,20 @@ def test_one_that_may_compute_much_goes_on_after_the_break():
     for _ in range(3):
         assert torch.equal(compiled(torch.ones(2)), state.step())
     assert any(each.function.endswith("step") and each.compiled for each in torchmux.report(compiled).calls)
+
+
+@pytest.mark.parametrize("options", [{}, {"multi_avg_fn": get_ema_multi_avg_fn(0.9)}])
+def test_a_generator_that_waits_behind_a_break_is_read_in_eager(options):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
+    averages = [AveragedModel(model, **options) for _ in range(2)]
+    made = compiled(lambda: averages[0].update_parameters(model))
+    for step in range(3):
+        with torch.no_grad():
+            model[0].weight.fill_(step)
+        made()
+        averages[1].update_parameters(model)
+    for ours, expected in zip(averages[0].parameters(), averages[1].parameters(), strict=True):
+        assert torch.equal(ours, expected)
+    report = torchmux.report(made)
+    assert "before a graph break that a generator outlives" in "".join(report.left_to_eager)
+    assert {each.function for each in report.graphs}.isdisjoint({"AveragedModel.update_parameters"})

@@ -217,3 +217,124 @@ def test_a_cached_function_that_reads_a_global_is_called_where_the_program_calls
     for n, added in ((3, 1), (4, 1), (5, 5), (6, 5)):
         assert torch.equal(compiled(torch.ones(n)), torch.arange(n) + float(added))
     ADDED = 1
+
+
+def test_a_function_that_reads_what_the_graph_has_written_runs_behind_that():
+    def make():
+        total = torch.ones(2)
+
+        @functools.lru_cache
+        def table(k):
+            return total.sum().item() * k
+
+        def program(x, k):
+            total.add_(1)
+            return x * table(k)
+
+        return program, table, total
+
+    eager, compiled = make(), make()
+    fast = torchmux.compile(compiled[0], backend="eager")
+    x = torch.ones(2)
+    for k in (2, 2, 3, 2, 3):
+        for _, table, total in (eager, compiled):
+            total.fill_(1)
+            table.cache_clear()
+        assert torch.equal(fast(x, k), eager[0](x, k))
+        assert torch.equal(eager[2], compiled[2])
+        assert eager[1](k) == compiled[1](k)
+
+
+def test_a_check_does_not_run_a_function_that_reads_what_is_written_later():
+    class Scaled:
+        def __init__(self):
+            self.n = 2
+
+        @functools.lru_cache  # noqa: B019
+        def table(self, k):
+            return torch.arange(k) * self.n
+
+        def step(self, x):
+            self.n = self.n + 1
+            return x * self.table(3)
+
+    eager, compiled = Scaled(), Scaled()
+    fast = torchmux.compile(compiled.step, backend="eager")
+    x = torch.ones(3)
+    for call in range(8):
+        if call in (4, 6):
+            Scaled.table.cache_clear()
+        assert torch.equal(fast(x), eager.step(x)), call
+        assert compiled.n == eager.n
+
+
+class Counted:
+    """Tells how often it has run."""
+
+    def __init__(self):
+        self.ran = 0
+
+    def __get__(self, obj, cls=None):
+        self.ran += 1
+        return torch.ones(3) * obj.n
+
+
+class Lazy:
+    """Makes what it does not have."""
+
+    n = 2
+
+    def __init__(self):
+        self.made = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.made.append(name)
+        self.__dict__[name] = torch.ones(3) * self.n
+        return self.__dict__[name]
+
+
+def cached_property_of(base):
+    class Holder(base):
+        def __init__(self):
+            super().__init__()
+            self.n = 2
+
+        @functools.cached_property
+        def mask(self):
+            return torch.ones(3) * self.n
+
+    return Holder
+
+
+def described():
+    return type("Described", (), {"n": 2, "mask": Counted()})
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: cached_property_of(object), lambda: cached_property_of(torch.nn.Module), lambda: Lazy, described]
+)
+def test_a_check_makes_no_attribute_that_is_gone(make):
+    """Read by a check, it would be made before the program writes what it depends on."""
+
+    def step(held, x):
+        held.n = held.n + 1
+        return x * held.mask
+
+    classes = make(), make()
+    eager, compiled = classes[0](), classes[1]()
+    fast = torchmux.compile(lambda x: step(compiled, x), backend="eager")
+    x = torch.ones(3)
+    for call in range(9):
+        if call in (3, 5, 7):
+            for held in (eager, compiled):
+                held.__dict__.pop("mask", None)
+        if call == 4:
+            eager.mask, compiled.mask = torch.zeros(3), torch.zeros(3)
+        assert torch.equal(fast(x), step(eager, x)), call
+        assert ("mask" in eager.__dict__) == ("mask" in compiled.__dict__)
+    if isinstance(eager, Lazy):
+        assert eager.made == compiled.made
+    if "mask" in vars(type(eager)) and isinstance(vars(type(eager))["mask"], Counted):
+        assert vars(type(compiled))["mask"].ran == vars(type(eager))["mask"].ran

@@ -1,7 +1,12 @@
 """Modules and parameters that the compiled function registers, exchanges and removes."""
 
+import types
+
 import pytest
+import torch
 from torch import nn
+
+import torchmux
 
 from ..snippets.corpus import tensor
 from ..worlds import BACKENDS, check_graphs, check_same, feature, features_of
@@ -72,3 +77,36 @@ def test_changes_are_as_in_eager(name, backend):
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_changes_take_no_more_graphs(name):
     check_graphs(__name__, name)
+
+
+class Scaled(nn.Module):
+    """Reads numbers from a table, an object and a submodule."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.inner = nn.Linear(3, 3), nn.Identity()
+        self.config, self.table = types.SimpleNamespace(), {}
+        self.put(0.5)
+
+    def put(self, number):
+        self.config.scale = self.table["scale"] = self.inner.scale = self.config.p = number
+
+    def forward(self, x):
+        x = self.linear(x) * self.config.scale + self.table["scale"]
+        x = x / self.inner.scale
+        return torch.dropout(x, self.config.p, self.training) if self.drops else x
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("drops", [False, True])
+def test_floats_deep_inside_a_module_are_numbers_of_one_graph(backend, drops):
+    """What is a constant of an operator, as the share that is dropped, stays one."""
+    model = Scaled().eval()
+    model.drops = drops
+    compiled = torchmux.compile(model, backend=backend)
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        for number in (0.5, 0.25, 0.75, 0.125):
+            model.put(number)
+            torch.testing.assert_close(compiled(x), model.forward(x))
+    assert drops or torchmux.report(compiled).graph_count == 2

@@ -1,0 +1,80 @@
+"""Where a value came from that a function behind ``functools.lru_cache`` returned."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+from .closed import kind
+from .sources import Source, not_followed
+
+if TYPE_CHECKING:
+    from .loader import Loader
+
+
+def knows(function: Any, args: tuple) -> bool:
+    """Whether a cache has the result, so that a call runs nothing.  False if this is unknown.
+
+    The cache is no attribute, but the garbage collector sees it; its keys are what the C code makes of arguments.
+    """
+    if function.cache_parameters()["typed"]:
+        return False
+    key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+    tables = [r for r in gc.get_referents(function) if type(r) is dict and r is not vars(function)]
+    return len(tables) == 1 and key in tables[0]
+
+
+def _known_result(function: Any, args: tuple) -> Any:
+    """What a cache has for arguments.
+
+    Raises:
+        KeyError: it has nothing, and the function would run.
+    """
+    if not knows(function, args):
+        raise KeyError(args)
+    return function(*args)
+
+
+@kind
+class CachedResult(Source):
+    """What a function behind a cache returns; equal arguments must be the same objects.
+
+    ``known``: only what the cache has.  The program has changed something by the time of its call, which the function
+    may depend on, so a check must not be what runs it.
+    """
+
+    parent: Source
+    args: tuple
+    kwargs: dict
+    known: bool = False
+
+    def expression(self, out: Loader) -> str:
+        function = out.load(self.parent)
+        if self.known:
+            return f"{out.const(_known_result)}({function}, {out.const(self.args)})"
+        return f"{function}(*{out.const(self.args)}, **{out.const(self.kwargs)})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}(...)"
+
+    follow = not_followed
+
+
+@kind
+class CachedResultOf(Source):
+    """What a function behind a cache returns for numbers, of which some are loaded from where they are."""
+
+    parent: Source
+    args: tuple  # with the source in the place of a number that is loaded
+    names: tuple[str, ...]  # of the last arguments, which are passed by name
+
+    def expression(self, out: Loader) -> str:
+        loaded = [out.load(arg) if isinstance(arg, Source) else out.const(arg) for arg in self.args]
+        plain = len(loaded) - len(self.names)
+        named = [f"{name}={value}" for name, value in zip(self.names, loaded[plain:], strict=True)]
+        return f"{out.load(self.parent)}({', '.join([*loaded[:plain], *named])})"
+
+    def in_words(self, parent: str) -> str:
+        return f"{parent}(...)"
+
+    follow = not_followed
