@@ -37,8 +37,8 @@ __all__ = [
     "lookup",
 ]
 
-# The interpreter adds no guards on the globals of these modules: they never change.  Those that import torch, which are
-# ``autograd_`` and ``optim_``, are imported where they are used.
+# The interpreter adds no guards on the globals of these modules: they never change.  Those of torch, which are
+# ``autograd_``, ``optim_`` and ``statistics_``, are imported where they are used.
 MODULES = (
     builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings,
     operator_, sets,

@@ -20,7 +20,7 @@ from ..capture.attempts import Assumptions
 from ..guards.kinds.frames import NoExceptionHandled
 from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Cell, CellContents, Const, Local, NumpyItem, Source
-from ..handlers import builtins_, classes, classify, copying, numbers, numpy_, optim, torch_  # noqa: F401 - each fills the tables
+from ..handlers import builtins_, classes, classify, copying, numbers, numpy_, optim, statistics, torch_  # noqa: F401 - each fills the tables
 from ..handlers.resolve import meaning_of
 from ..handlers.table import CODES
 from ..higher_order import (  # noqa: F401 - and so do these

@@ -55,6 +55,8 @@ _CONST_METHODS = frozenset(
     {"dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "is_signed", "element_size", "get_device",
      "is_inference", "is_conj", "is_neg"}
 )  # fmt: skip
+_BY_FUNCTION = frozenset(("cov", "corrcoef"))
+"""Methods that mean what the function of torch means that has their name."""
 _SHAPE_METHODS = frozenset(
     {"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"}
 )
@@ -332,6 +334,8 @@ class TensorValue(GraphValue):
         if name in _TO_PYTHON:
             return self._to_python(tr, name, args)
         if name == "register_hook" and (meaning := tr.meaning_of(torch.Tensor.register_hook)) is not None:
+            return meaning(tr, [self, *args], kwargs)
+        if name in _BY_FUNCTION and (meaning := tr.meaning_of(getattr(torch, name))) is not None:
             return meaning(tr, [self, *args], kwargs)
         if name in _STATEFUL:
             raise GraphBreak(TORCH_STATE, f"Tensor.{name} on {self.describe()}")

@@ -25,7 +25,7 @@ from torchmux import torch_internals as internals
 from ..cache.cache import default_cache
 from ..cache.keys import text_key
 from ..pipeline import aliasing
-from ..pipeline.decompose import can_stay_whole, is_random
+from ..pipeline.decompose import can_stay_whole, draws_nothing, is_random
 from .graphs import values_in_use
 
 # --- operators by name ----------------------------------------------------------------------------------------
@@ -63,28 +63,6 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 # --- how runtimes differ from torch -----------------------------------------------------------------------------------
-
-# The argument that decides whether a random operator draws numbers, and the value with which it draws none.
-_DETERMINISTIC_IF: Mapping[str, tuple[str, Any]] = {
-    "aten::scaled_dot_product_attention": ("dropout_p", 0.0),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 0.0),
-    "aten::dropout": ("train", False),
-    "aten::native_dropout": ("train", False),
-}
-
-
-def draws_nothing(node: Node) -> bool:
-    """Whether ``node``, a call of a random operator, draws no numbers with its arguments."""
-    rule = _DETERMINISTIC_IF.get(node.target.name())
-    if rule is None:
-        return False
-    name, value = rule
-    for position, argument in enumerate(internals.operator_schema(node.target).arguments):
-        if argument.name == name:
-            given = node.args[position] if position < len(node.args) else node.kwargs.get(name, argument.default_value)
-            return given == value
-    return False
-
 
 # Operators that pick or order elements.
 _ORDERS = frozenset(

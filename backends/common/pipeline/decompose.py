@@ -251,6 +251,36 @@ def is_random(op: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()) or op in internals.random_wrappers()
 
 
+_DRAWS_UNLESS: Mapping[str, tuple[str, Any]] = {
+    "aten::dropout": ("train", False),
+    "aten::native_dropout": ("train", False),
+    **{
+        f"aten::{name}": ("dropout_p", 0.0)
+        for name in (
+            "scaled_dot_product_attention",
+            "_scaled_dot_product_flash_attention_for_cpu",
+            "_scaled_dot_product_flash_attention",
+            "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_fused_attention_overrideable",
+        )
+    },
+}
+"""The argument that decides whether a random operator draws numbers, and the value with which it draws none."""
+
+
+def draws_nothing(node: Node) -> bool:
+    """Whether ``node``, a call of a random operator, draws no numbers with its arguments."""
+    rule = _DRAWS_UNLESS.get(node.target.name())
+    if rule is None:
+        return False
+    name, value = rule
+    for position, argument in enumerate(internals.operator_schema(node.target).arguments):
+        if argument.name == name:
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(name, argument.default_value)
+            return bool(given == value)
+    return False
+
+
 has_side_effect(torch.ops.aten._assert_async.default)  # torch knows that of the one with a message only
 
 

@@ -23,6 +23,7 @@ from torch.fx import GraphModule, Node
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import DerivativeUnavailable
 
+from .decompose import draws_nothing, is_random
 from .runtime import WithoutAutocast, in_torch
 from .tangents import Tangents
 
@@ -105,7 +106,7 @@ def _read(node: Node) -> Sequence[Node]:
 
 
 def _is_random(node: Node) -> bool:
-    return isinstance(node.target, internals.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    return isinstance(node.target, internals.OpOverload) and is_random(node.target) and not draws_nothing(node)
 
 
 class _Now(threading.local):

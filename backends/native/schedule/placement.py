@@ -50,19 +50,18 @@ def in_place(steps: Sequence[Any], held: Collection[Buffer]) -> dict[Buffer, Buf
 
 
 def _takes_over(nest: LoopNest, source: Buffer, target: Buffer) -> bool:
-    """Whether ``target`` can use the memory of ``source``: each element is read there before it is written."""
-    stores = [
-        (at, step)
-        for at, stage in enumerate(nest.stages)
-        for step in [*stage.before, *stage.body]
-        if isinstance(step, Store) and step.buffer is target
-    ]
+    """Whether ``target`` can use the memory of ``source``: each element is read there before it is written.
+
+    What runs once a row is a pass of its own: the loops after it may load again what it has loaded.
+    """
+    passes = [steps for stage in nest.stages for steps in (stage.before, stage.body)]
+    stores = [(at, s) for at, steps in enumerate(passes) for s in steps if isinstance(s, Store) and s.buffer is target]
     if len(stores) != 1 or source.dtype is not target.dtype or source.numel != target.numel:
         return False
     last, store = stores[0]
-    for at, stage in enumerate(nest.stages):
+    for at, steps in enumerate(passes):
         loaded = written = False  # in this pass, the element of the source; that of the target
-        for step in [*stage.before, *stage.body]:
+        for step in steps:
             for buffer, position in step.value.loads:
                 if buffer is source:
                     if at > last or position is not store.position or (written and not loaded):

@@ -2,7 +2,8 @@
 
 All that reads the old content must run before the first write, and so must all that may raise an error: after an error
 the inputs are as they were.  Only a statement may itself read what it overwrites, each element before it writes that
-one.  Where there is no such order, as for two inputs that are exchanged, the new content is made in separate memory
+one.  Where an index is read by what reads the new content, it is verified in a step of its own, which comes first.
+Where there is no such order, as for two inputs that are exchanged, the new content is made in separate memory
 and then moved.
 """
 
@@ -11,8 +12,11 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+import torch
+
 from ..ir import index
-from ..ir.expressions import Buffer, Statement, operators_in
+from ..ir.expressions import Buffer, Node, Statement, make, operators_in, rewrite
+from ..ir.index import Index
 from ..ir.ordered_loops import Scan, Scatter
 from ..ir.products import Product
 from ..ir.program import Call, Program
@@ -72,7 +76,8 @@ class _Order:
                 if buffer.over is not None and _overwrites_what_it_reads(item, buffer):
                     self._separate(buffer)
         while (stuck := self._sort()) is not None:
-            self._separate(stuck)
+            if not self._verify_ahead():
+                self._separate(stuck)
 
     # --- where new contents are made ------------------------------------------------------------------------------
 
@@ -134,6 +139,59 @@ class _Order:
             self._begin(buffer)
         last = next(item for item in reversed(self.program.items) if buffer in written_by(item))
         self._copy(Value(buffer.sizes, buffer.dtype, None, Place(buffer, buffer.strides, 0)), target, last.origins)
+
+    # --- checks of what reads new contents ------------------------------------------------------------------------
+
+    def _verify_ahead(self) -> bool:
+        """Verify indices of what reads new contents in steps of their own, which can come before anything is written;
+        whether there were any."""
+        new = {buffer for buffer in self.program.buffers if buffer.over is not None}
+        items, found = list[Any](), False
+        for item in self.program.items:
+            if not new.isdisjoint(item.reads):
+                new |= written_by(item)
+                if isinstance(item, (Statement, Scan, Scatter)):
+                    ahead = self._checks_of(item, new)
+                    items += ahead
+                    found |= bool(ahead)
+            items.append(item)
+        self.program.items = items
+        return found
+
+    def _checks_of(self, item: Statement | Scan | Scatter, new: set[Buffer]) -> list[Statement]:
+        """Statements that verify the indices of ``item``, which reads them from there; none if they depend on what is
+        ``new``."""
+        tops = [item.value, *(atom.node for atom in index.data_atoms(item.position))]
+        checks = {node for top in tops for node in operators_in(top) if node.op == "check"}
+        if any(b in new for node in checks for b, _ in node.loads):
+            return []
+        made: dict[Buffer, Statement] = {}
+        memo: dict[Node, Node] = {}
+
+        def verified(node: Node) -> Node:
+            loops = sorted(node.free, key=lambda v: str(v.key))
+            sizes = [v.size for v in loops]
+            known = self.program.buffer(torch.int64, sizes, device=item.target.device)
+            position = index.flatten([index.var(v.key, v.size) for v in loops], sizes)
+            made[known] = Statement(known, position, node, tuple(loops), origins=item.origins)
+            read = make("load", (), torch.int64, (known, position))
+            extent = node.attr[0]
+            return make("within", (read,), torch.int64, extent) if type(extent) is int else read
+
+        def at(position: Index) -> Index:
+            return index.map_data(position, lambda node: rewrite(node, change, memo))
+
+        def change(old: Node, args: tuple[Node, ...]) -> Node:
+            if old in checks:
+                return verified(old)
+            if old.op == "load":
+                return make("load", args, old.dtype, (old.attr[0], at(old.attr[1])))
+            if old.op == "index":
+                return make("index", (), old.dtype, at(old.attr))
+            return old if args == old.args else make(old.op, args, old.dtype, old.attr)
+
+        item.value, item.position = rewrite(item.value, change, memo), at(item.position)
+        return [statement for known, statement in made.items() if known in item.reads]  # not what others verify
 
     # --- the order ------------------------------------------------------------------------------------------------
 

@@ -184,12 +184,24 @@ def _fills(ref: TensorRef, buffer: Buffer) -> bool:
 
 
 _DIRECT = {
-    f"aten::{name}": f"torch.{name.partition('.')[0]}"
-    for name in (
-        "mm", "bmm", "addmm", "baddbmm", "_int_mm", "convolution", "_fft_r2c", "_fft_c2r", "_fft_c2c", "cumsum",
-        "cumprod", "logcumsumexp", "grid_sampler_2d", "grid_sampler_3d", "histc", "kthvalue", "masked_scatter",
-        "median.dim", "sort", "topk",
-    )
+    f"aten::{name}": f"{where}.{function}"
+    for where, (module, names) in {
+        "torch": (torch, (
+            "mm", "bmm", "addmm", "baddbmm", "_int_mm", "convolution", "_fft_r2c", "_fft_c2r", "_fft_c2c", "cumsum",
+            "cumprod", "logcumsumexp", "grid_sampler_2d", "grid_sampler_3d", "histc", "kthvalue", "masked_scatter",
+            "median", "median.dim", "nanmedian", "nanmedian.dim", "sort", "topk", "mode", "cummax", "cummin",
+            "searchsorted.Tensor", "_embedding_bag", "_embedding_bag_forward_only", "native_dropout",
+            "_scaled_dot_product_flash_attention_for_cpu", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "erfinv",
+            "lgamma", "digamma", "igamma", "igammac", "_linalg_svd", "_linalg_det", "_linalg_eigh", "_linalg_solve_ex",
+        )),
+        "torch._C._nn": (torch._C._nn, (
+            "adaptive_max_pool2d", "max_pool2d_with_indices", "upsample_bilinear2d", "upsample_bicubic2d",
+            "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "im2col", "col2im",
+        )),
+        "torch._C._linalg": (torch._C._linalg, ("linalg_inv_ex", "linalg_cholesky_ex", "linalg_qr")),
+    }.items()
+    for name in names
+    if hasattr(module, function := name.partition(".")[0])
 } | {f"torchmux::{name}": f"recurrent.run_{name}" for name in ("cudnn_rnn", "cudnn_rnn_backward")}  # fmt: skip
 """Functions that do what an operator does in half the time that ``torch.ops`` takes, or less."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import torchmux
 
@@ -168,6 +169,14 @@ def turned_with_update(a, at, b):
     return a * 2
 
 
+def replayed(rows, marks, at, new, given, chosen):
+    """What is written is read at positions that are verified before: a buffer of samples."""
+    rows[at] = new
+    marks[at] = given
+    read = F.embedding(chosen, rows)
+    return read + 1, marks[chosen - 1], rows.gather(0, chosen[:, None].expand(-1, 3)).sum(), rows[marks[chosen].long()]
+
+
 def square(n: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, n), torch.randn(n, n)
 
@@ -185,6 +194,7 @@ PROGRAMS: list[tuple[Program, Callable[[], tuple[torch.Tensor, ...]]]] = [
         lambda: (*(torch.randn(s) for s in ((64, 8, 64), (64, 512), (2, 64, 8, 64))), INDICES, torch.randn(3, 64)),
     ),
     (into_pieces, lambda: (torch.randn(8, 9), torch.randn(4, 3, 5), torch.randn(9))),
+    (replayed, lambda: (torch.zeros(90, 64), torch.zeros(90), INDICES, torch.ones(3, 64), torch.rand(3), INDICES)),
     (turned_with_update, lambda: (torch.randn(5, 5), INDICES, torch.randn(3, 5))),
     (exchanged, square),
     (read_before, square),
@@ -238,6 +248,29 @@ def test_an_error_leaves_inputs_as_they_were(bad: int) -> None:
         compiled(other, cache, torch.tensor([0, bad, 1]), new)
     assert torch.equal(other, before[0])
     assert torch.equal(cache, before[1])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_indices_of_what_was_written_are_verified_before(dynamic: bool) -> None:
+    def replay(rows, marks, at, new, chosen):
+        rows[at] = new
+        marks[at] += 1
+        return rows[chosen] * 2, marks[chosen]
+
+    compiled = torchmux.compile(replay, backend="native", strict=True, dynamic=dynamic)
+    for size in (5000, 4000):  # a copy of so many needs memory beside the stack
+        outcomes = []
+        for run in (replay, compiled):
+            rows, marks = torch.zeros(size, 8), torch.zeros(size)
+            results = run(rows, marks, INDICES, torch.ones(3, 8), torch.tensor([-size, 2, 2, -1]))
+            outcomes.append((*results, rows, marks))
+        torch.testing.assert_close(*outcomes)
+        for at, chosen, bad in ((INDICES, [0, size], size), (INDICES + size, [0, -size - 1], size + 3)):
+            with pytest.raises(IndexError, match=f"index {bad} is out of bounds for dimension 0 with size {size}"):
+                compiled(rows, marks, at, torch.zeros(3, 8), torch.tensor(chosen))
+            torch.testing.assert_close((rows, marks), outcomes[0][2:])
+    if not dynamic:  # there, what is verified is of any size as well
+        assert all("new_arena" not in code for g in torchmux.report(compiled).graphs for code in g.report.output_code)
 
 
 def test_inputs_that_lie_otherwise() -> None:

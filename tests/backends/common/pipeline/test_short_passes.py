@@ -196,6 +196,22 @@ def test_random_numbers_repeat(taken):
     assert taken[2:] == ["forward", "backward"]  # the first backward pass may have to be compiled
 
 
+@pytest.mark.parametrize("dropped", [0.0, 0.5])
+def test_random_numbers_are_kept_only_where_some_are_drawn(dropped, monkeypatch):
+    """To keep the generator's state takes longer than a small product."""
+    states = []
+    monkeypatch.setattr(torch, "get_rng_state", lambda get=torch.get_rng_state: states.append(get()) or states[-1])
+
+    def attention(x, w):
+        return F.scaled_dot_product_attention(x[None], x[None], (x @ w)[None], dropout_p=dropped)
+
+    compiled = torchmux.compile(attention, backend="aot_eager", fullgraph=True)
+    for _ in range(3):
+        states.clear()
+        compiled(*inputs()).sum().backward()
+    assert bool(states) == (dropped > 0)
+
+
 def test_subclasses_take_the_long_way(taken):
     class Tagged(torch.Tensor):
         pass

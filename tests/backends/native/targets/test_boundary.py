@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar
 
 import pytest
@@ -16,7 +17,7 @@ from torchmux.backends.native.ir.program import Program
 from torchmux.backends.native.options import NativeOptions
 from torchmux.backends.native.schedule import host
 from torchmux.backends.native.targets.cpu.target import Cpu
-from torchmux.backends.native.targets.host import allocation
+from torchmux.backends.native.targets.host import _DIRECT, allocation
 from torchmux.backends.native.targets.target import Target
 from torchmux.backends.native.targets.torch_calls import call_of
 from torchmux.config import config
@@ -188,3 +189,41 @@ def test_memory_is_on_the_device_of_its_buffer() -> None:
     assert allocation(buffer("cpu")) == "b1 = empty((3, 4, ), (4, 1, ), torch.float16)"
     where = "device=torch.device('cuda:1')"
     assert allocation(buffer("cuda:1")) == f"b1 = torch.empty_strided((3, 4, ), (4, 1, ), dtype=torch.float16, {where})"
+
+
+def test_functions_that_are_called_directly_are_the_operators() -> None:
+    """Those of one matrix, or of one image, with all arguments by position, as code passes them."""
+    matrix, image, at = torch.rand(6, 6) + torch.eye(6) * 6, torch.rand(1, 2, 8, 8), torch.tensor([3, 0, 1])
+    sized, fold = (image, [4, 4], False, None, None), ([2, 2], [1, 1], [0, 0], [2, 2])
+    arguments = {
+        **dict.fromkeys(("median", "nanmedian", "erfinv", "lgamma", "digamma", "_linalg_det"), (matrix,)),
+        **dict.fromkeys(("median.dim", "nanmedian.dim", "mode"), (matrix, 1, True)),
+        **dict.fromkeys(("topk", "kthvalue"), (matrix, 3, 1, True)),
+        **dict.fromkeys(("igamma", "igammac"), (matrix, matrix)),
+        **dict.fromkeys(("cummax", "cummin"), (matrix, 1)),
+        "searchsorted.Tensor": (matrix[0].sort()[0], matrix),
+        "_embedding_bag": (matrix, at, at[1:2], False, 0, False, None, False, -1),
+        "_embedding_bag_forward_only": (matrix, at, at[1:2], False, 1, False, None, False, 2),
+        "native_dropout": (matrix, 0.0, True),
+        "_scaled_dot_product_flash_attention_for_cpu": (image, image, image, 0.0, True),
+        **dict.fromkeys(("_adaptive_avg_pool2d", "adaptive_max_pool2d"), (image, [3, 5])),
+        "_adaptive_avg_pool3d": (image[None], [1, 2, 3]),
+        "max_pool2d_with_indices": (image, [3, 3], [2, 2], [1, 1], [1, 1], True),
+        **dict.fromkeys(("upsample_bilinear2d", "upsample_bicubic2d"), sized),
+        **dict.fromkeys(("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"), sized),
+        "im2col": (image, *fold),
+        "col2im": (torch.rand(1, 8, 16), [8, 8], *fold),
+        "_linalg_eigh": (matrix @ matrix.t(), "L", True),
+        "_linalg_solve_ex": (matrix, matrix),
+        "_linalg_svd": (matrix, True, True),
+        "linalg_inv_ex": (matrix,),
+        "linalg_cholesky_ex": (matrix @ matrix.t(),),
+        "linalg_qr": (matrix, "reduced"),
+    }
+    for name, given in arguments.items():
+        if (path := _DIRECT.get(f"aten::{name}")) is None:
+            continue  # this torch has no such function, or nothing calls it so
+        packet, _, overload = name.partition(".")
+        expected = getattr(getattr(torch.ops.aten, packet), overload or "default")(*given)
+        got = functools.reduce(getattr, path.split(".")[1:], torch)(*given)
+        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)

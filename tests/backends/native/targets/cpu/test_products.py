@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from typing import Any
 
 import pytest
 import torch
@@ -176,3 +177,23 @@ def test_long_sums_of_few_rows_do_not_lose_digits(rows: int) -> None:
     found = torchmux.compile(lambda x, y: x @ y, backend="native", dynamic=False)(x, y).double()
     exact = x.double() @ y.double()
     assert float((found - exact).abs().max()) <= 8 * 2.0**-23 * float(exact.max())
+
+
+def test_a_product_is_finished_in_place_unless_it_is_read_again() -> None:
+    """What is returned of a product, and read by a reduction over other rows in the same kernel."""
+    weights, values, scale = torch.rand(50, 6), torch.randn(50, 4), torch.rand(6) + 1
+    finishes = {"quotient": lambda m, r: m / r.sum(0)[:, None], "scaled": lambda m, r: m * scale[:, None]}
+    readers = {
+        "sum": lambda m, r, x: (r[..., None] * (x[:, None] - m) ** 2).sum(0),
+        "last": lambda m, r, x: (x[:, None] - m).abs().sum(-1),
+    }
+    for finish in finishes.values():
+        for read in readers.values():
+
+            def moments(r: Any, x: Any, finish: Any = finish, read: Any = read) -> Any:
+                m = finish(r.t() @ x, r)
+                return m, read(m, r, x)
+
+            torchmux.reset()
+            compiled = torchmux.compile(moments, backend="native", fullgraph=True)
+            torch.testing.assert_close(compiled(weights, values), moments(weights, values))
