@@ -378,11 +378,20 @@ def _one_hot(x: Tensor, classes: int = -1) -> Tensor:
 def formulas_as_in_eager() -> contextlib.AbstractContextManager[None]:
     """While this lasts, autograd takes our formula of what torch's formula computes otherwise than its kernel."""
 
+    formulas = {
+        torch.ops.aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
+        torch.ops.aten.softshrink.default: _softshrink,
+    }
+
     def change(op: Any, kernels: dict[Any, Any]) -> None:
         if internals.DispatchKey.Autograd in kernels:
-            kernels[internals.DispatchKey.Autograd] = _multilabel_margin_loss
+            kernels[internals.DispatchKey.Autograd] = formulas[op]
 
-    return changed_kernels([torch.ops.aten.multilabel_margin_loss_forward.default], change)
+    return changed_kernels([*formulas], change)
+
+
+def _softshrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    return torch.where(x.abs() <= threshold, 0.0, x - x.sign() * threshold)  # what is no number has a slope
 
 
 def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
