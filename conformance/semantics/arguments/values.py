@@ -13,7 +13,7 @@ from ...case import Collection, Trial
 case = Collection("semantics/values")
 
 
-@case(draws=1)
+@case(draws=1, signs=False)
 def at_exact_points(trial: Trial) -> Any:
     """Powers of two and ten, their logarithms, squares and their roots are exact where eager's are."""
 
@@ -180,7 +180,7 @@ def places_of_each_kind(trial: Trial) -> Any:
     return trial.run(f, x, places, places.int(), trial.tensor(4, 5, dtype=torch.int64), mask)
 
 
-@case(terms=9000)
+@case(terms=9000, cancels=True)
 def long_rows(trial: Trial) -> Any:
     """Rows of several thousand numbers, and columns as long, are reduced to their end."""
 
