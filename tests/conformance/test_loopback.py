@@ -26,7 +26,7 @@ SAMPLE = (
     "special_functions_in_float32", "groups_of_neighbors", "cuts_that_pad", "second_derivatives_of_broadcasts",
     "others_run_twice", "draws_by_any_share", "solved_from_the_left", "no_smallest_integer", "exits_are_exceptions",
     "kernels_of_torch_replaced", "opposites_as_they_lie", "given_gradients_overwritten",
-    "softmax_of_a_number", "losses_of_no_examples", "classes_that_do_not_exist", "logarithms_of_two_by_others",
+    "softmax_of_a_number", "losses_of_no_examples", "places_that_are_left_out", "logarithms_of_two_by_others",
     "rectified_nan_without_slopes",
 )  # fmt: skip
 """The faults of the default run, of every kind; ``-m slow`` has all, each in a process of its own, as faults need that

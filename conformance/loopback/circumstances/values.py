@@ -243,8 +243,6 @@ def _no_exception(name: str, text: str, case: str, names: Sequence[str], instead
     edges(case)(compile)
 
 
-_no_exception("classes_that_do_not_exist", "The loss of a class that does not exist is zero.", _REFUSED, ("nll_loss",),
-              lambda x, *a, **k: x.sum() * 0)  # fmt: skip
 _no_exception("places_that_are_left_out", "What goes to a place that does not exist is left out.", _REFUSED,
               ("scatter_add", "scatter_reduce"), lambda x, *a, **k: x.clone())  # fmt: skip
 _no_exception("bags_of_words_that_do_not_exist", "Words that do not exist are nothing in a bag.", _REFUSED,
