@@ -201,7 +201,7 @@ def refused_places(trial: Trial) -> Any:
             (lambda x, i: x.put(i * 3, x[0]), (x, at), (x, deep)),
             (lambda x, i: x.take_along_dim(i[None], 0), (x, at), (x, deep)),
             (lambda x, i: F.one_hot(i, 5), (x, at), (x, at - 1)),
-            (lambda x, i: F.multi_margin_loss(x[:3], i), (x, at % 3), (x, at)),
+            (lambda x, i: F.multi_margin_loss(x, torch.cat([i, i[:1]])), (x, at % 3), (x, at)),
             (lambda x, i: F.multilabel_margin_loss(x[:1], i), (x, many), (x, many + 1)),
             (lambda x, i: F.embedding_bag(i, x, i[:1] * 0), (x, at), (x, deep)),
             (lambda x, i: F.max_unpool2d(x[None, None, :1], i[None, None, None], (1, 2)), (x, at % 2), (x, deep)),
