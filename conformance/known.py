@@ -71,7 +71,7 @@ class Openvino(Requirements):
                 _SCRIPTS + "openvino_nan.py",
                 "openvino>=2025.0,<2027",
             )
-            for cases in ("nan_in_pooling", "rectifier", "masked_rows", "numbers_far_apart")
+            for cases in ("nan_in_pooling", "rectifier", "masked_rows", "numbers_far_apart", "at_kinks")
         ),
         *(
             Expected(

@@ -30,8 +30,8 @@ START_SECONDS = 180.0
 END_SECONDS = 30.0
 """How long a process may take to end after its last case."""
 
-PATIENCE = {"models": 5.0}
-"""Multiples of the time limit for the cases of a subject: models have more to compile."""
+PATIENCE = {"models": 5.0, "semantics/slopes": 5.0}
+"""Multiples of the time limit for the cases of a group: models and programs of many gradients have more to compile."""
 
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """For cases on a CPU.  A worker forks eager's process, and CUDA works in no copy of a process; autograd asks it there
@@ -256,7 +256,8 @@ class CaseRunner:
 
     def _in_worker(self, name: str, seconds: float) -> Result:
         self._ran += 1
-        return self._started().run({"case": name}, seconds * PATIENCE.get(name.partition("/")[0], 1.0))
+        patience = max(times for group, times in (*PATIENCE.items(), ("", 1.0)) if name.startswith(group))
+        return self._started().run({"case": name}, seconds * patience)
 
     def _in_processes(self, name: str, number: int, seconds: float) -> Result:
         """The result of a case in processes of its own, which end after it; they share a cache that was empty."""

@@ -51,6 +51,8 @@ _WRONG = {
     "aten::sign": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::sgn": "onnxruntime's sign of nan is nan, torch's is 0",
     "aten::trunc": "onnxruntime's where and sign lose the sign of a zero",
+    "aten::log2": "the exporter divides logarithms, and powers of two have inexact ones",
+    "aten::log10": "the exporter divides logarithms, and powers of ten have inexact ones",
     "aten::logcumsumexp": "the exporter's formula loses what is small beside the maximum of all",
     "aten::cumprod": "the exporter's formula returns zeros after a nan",
     "aten::grid_sampler_2d": "onnxruntime returns a number where the place is nan or infinite",

@@ -45,7 +45,12 @@ _PRECISE = {
 
 _ERFC = "OpenVINO computes 1 - erf(x), which loses all precision where x is large"
 _ERFINV = "OpenVINO's inverse of erf has only three correct digits where x is near 1"
+_LOGARITHMS = "OpenVINO divides logarithms, and powers of two and ten have inexact ones"
+_DISTANCES = "OpenVINO's distances come from products of points, which cancel"
 _FEW_DIGITS = {
+    torch.ops.aten._cdist_forward.default: _DISTANCES,
+    torch.ops.aten.log2.default: _LOGARITHMS,
+    torch.ops.aten.log10.default: _LOGARITHMS,
     torch.ops.aten.erfc.default: _ERFC,
     torch.ops.aten.special_erfc.default: _ERFC,
     torch.ops.aten.erfinv.default: _ERFINV,

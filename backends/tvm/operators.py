@@ -151,6 +151,8 @@ def supports(node: Node) -> Literal[True] | str:
         return "TVM's sums with the smallest integer do not wrap around"
     if support.takes_itself_away(node):
         return "TVM takes what is less itself for zero, which is wrong for nan and infinity"
+    if op is _aten.log2.default:
+        return "TVM divides logarithms, and powers of two have inexact ones"
     if op in _NO_DIGITS:
         return "TVM's formula loses all precision near zero"
     return COMMON.about_values(node) or True

@@ -58,7 +58,9 @@ from .circumstances import (
     rare,
     sequences,
     sizes,
+    slopes,
     surroundings as around,
+    values,
 )
 from .kit import Fault
 
@@ -70,7 +72,7 @@ _KINDS = (
     precision.faults,
     layouts.faults, sequences.faults, derivatives.faults, around.process, around.turns, around.checks,
     algebra.arguments, algebra.numerics, programs.process, programs.state, programs.training,
-    rare.numerics, rare.arguments, rare.layout,
+    rare.numerics, rare.arguments, rare.layout, slopes.faults, values.numerics, values.arguments, values.edges,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

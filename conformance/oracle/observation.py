@@ -67,7 +67,8 @@ class Leaves(list[tuple[str, Any]]):
     @classmethod
     def portable(cls, value: Any) -> Leaves:
         """The leaves of a value, with a text for each object that is neither a tensor nor plain."""
-        return cls((where, leaf if isinstance(leaf, _PORTABLE) else _Other(leaf)) for where, leaf in leaves(value))
+        found = ((where, _with_memory(leaf)) for where, leaf in leaves(value))
+        return cls((where, leaf if isinstance(leaf, _PORTABLE) else _Other(leaf)) for where, leaf in found)
 
     def stored(self) -> Leaves:
         """The same with a :class:`_View` for each tensor whose memory has another dtype in another tensor."""
@@ -84,6 +85,14 @@ class Leaves(list[tuple[str, Any]]):
     def viewed(self) -> Leaves:
         """The leaves that :meth:`stored` was made of."""
         return Leaves((where, leaf.tensor() if isinstance(leaf, _View) else leaf) for where, leaf in self)
+
+
+def _with_memory(leaf: Any) -> Any:
+    """The leaf; some gradients that are zeros have no memory, and zeros with memory stand for them."""
+    if type(leaf) is not torch.Tensor or not leaf._is_zerotensor():
+        return leaf
+    made = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+    return made.zero_().requires_grad_(leaf.requires_grad)
 
 
 def _plain(leaf: Any) -> bool:

@@ -27,7 +27,21 @@ from . import (
     turns,
     use,
 )
-from .arguments import algebra, edges, everywhere, functions, identities, rare, reductions, selections, widths, windows
+from .arguments import (
+    algebra,
+    edges,
+    everywhere,
+    functions,
+    identities,
+    rare,
+    reductions,
+    selections,
+    slopes,
+    smallest,
+    values,
+    widths,
+    windows,
+)
 from .programs import derivatives, keys, lives, modules
 
 SUBJECTS = (
@@ -36,7 +50,7 @@ SUBJECTS = (
     shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
     windows.case, reductions.case, selections.case, functions.case, algebra.case, edges.case, widths.case,
     identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
-    rare.case,
+    rare.case, slopes.case, smallest.case, values.case,
 )  # fmt: skip
 
 

@@ -238,6 +238,20 @@ def test_memory_of_several_dtypes_reaches_another_process():
     assert oracle.sharing(tensors) == [0, 0, 0, 3, 3, 5]
 
 
+def test_zeros_without_memory_are_told_as_zeros():
+    """Some of autograd's gradients are such zeros, and no file takes them."""
+    x = torch.ones(3, requires_grad=True)
+    torch.sgn(x).sum().backward()
+    assert x.grad._is_zerotensor(), "no gradient is one any more"
+    file = io.BytesIO()
+    torch.save(observation.Leaves.portable([x.grad]).stored(), file)
+    file.seek(0)
+    ((_, told), *_) = [
+        each for each in torch.load(file, weights_only=False).viewed() if isinstance(each[1], torch.Tensor)
+    ]
+    assert told.equal(torch.zeros(3))
+
+
 def test_a_unit_of_the_numbers_whose_difference_is_the_result_is_allowed():
     exact = torch.full((4,), 1e-4, dtype=torch.float64)
     found = exact.float() + 1e-7

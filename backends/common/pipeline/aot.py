@@ -246,7 +246,12 @@ def _through_autograd(
     with (
         torch.set_grad_enabled(training),
         # Programs leave a region of autocast before backward, which eager then computes in the dtypes it finds.
-        internals.functorch_config().patch(donated_buffer=False, backward_pass_autocast="off"),
+        internals.functorch_config().patch(
+            donated_buffer=False,
+            backward_pass_autocast="off",
+            # AOTAutograd copies a gradient into the strides of its result, where elements of windows overwrite others.
+            guess_tangent_strides_as_outputs=not overlap.may_be_returned(gm),
+        ),
         internals.draws_have_effects(),
         recurrent_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),

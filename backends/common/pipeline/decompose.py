@@ -32,7 +32,8 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    return {**kept, **_slopes(kept), **of_each(), **_BY_INDEX, **_losses(kept), **_contiguous(kept), **_dropped(kept)}
+    own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink}
+    return {**kept, **_slopes(kept), **of_each(), **own, **_losses(kept), **_contiguous(kept), **_dropped(kept)}
 
 
 def _contiguous(table: Table) -> Table:
@@ -408,11 +409,22 @@ def _one_hot(x: Tensor, classes: int = -1) -> Tensor:
 def formulas_as_in_eager() -> contextlib.AbstractContextManager[None]:
     """While this lasts, autograd takes our formula of what torch's formula computes otherwise than its kernel."""
 
+    formulas = {
+        torch.ops.aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
+        torch.ops.aten.softshrink.default: _softshrink,
+    }
+
     def change(op: Any, kernels: dict[Any, Any]) -> None:
         if internals.DispatchKey.Autograd in kernels:
-            kernels[internals.DispatchKey.Autograd] = _multilabel_margin_loss
+            kernels[internals.DispatchKey.Autograd] = formulas[op]
 
-    return changed_kernels([torch.ops.aten.multilabel_margin_loss_forward.default], change)
+    return changed_kernels([*formulas], change)
+
+
+def _softshrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    """What becomes zero has no sign, and what is no number keeps its slope."""
+    low = torch.where(x < -threshold, x + threshold, torch.where(x.abs() <= threshold, 0.0, x))
+    return torch.where(x > threshold, x - threshold, low)
 
 
 def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:

@@ -95,6 +95,12 @@ def may_be_written_to(gm: GraphModule, inputs: Sequence[Any]) -> bool:
     )
 
 
+def may_be_returned(gm: GraphModule) -> bool:
+    """Whether a result of a captured graph may overlap itself: a gradient of it has no room in its strides."""
+    results = [n for node in gm.graph.find_nodes(op="output") for n in node.all_input_nodes]
+    return any("example_value" not in n.meta or is_overlapping(n.meta["example_value"]) for n in results)
+
+
 def _called(target: Any) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", "")
 

@@ -296,8 +296,11 @@ def _embedding_bag(ctx: Context, weight: Value, at: Value, offsets: Value, *opti
         later = binary("and", compare("ne", found, found), compare("ne", ops.from_index(i[1]), const(0, torch.int64)))
         return where(later, const(-math.inf, found.dtype), found)
 
-    # What gradients need: how large bags are, and which index has the maximum.  Offsets tell an element's bag.
+    # What gradients need: how large bags are, and which index has the maximum.  torch asks for an element's bag only
+    # where it has no kernel for the layout of the weights; elsewhere offsets tell it.
     told: list[Any] = [None] * 3 if alone else [scalar(length, torch.int64, ctx.sizes(fake)) for fake in ctx.val[1:]]
+    if not alone:
+        told[0] = Value(ctx.sizes(ctx.val[1]), torch.int64, lambda i: ops.from_index(i[0] // length))
     bags = Value((offsets.sizes[0], length, weight.sizes[1]), weight.dtype, compared if mode == 2 else element)
     if mode == 2:
         if not alone:
@@ -378,6 +381,7 @@ def _bags_at_offsets(
 
     found = Value(sizes, weight.dtype, mean) if mode == 1 else total
     told = [scalar(0, torch.int64, ctx.sizes(fake)) for fake in ctx.val[1:]]
+    told[0] = Value(ctx.sizes(ctx.val[1]), torch.int64, lambda i: ops.from_index(bag(i)))
     if ctx.sizes(ctx.val[2]) == (count,):
         told[1] = Value((count,), torch.int64, elements)
     return (found, *told)

@@ -3,5 +3,8 @@
 * ``windows``: convolutions, pooling, padding, resizing; ``reductions``: sums, extremes, norms, products;
 * ``functions``: activations, arithmetic, comparisons, losses;
 * ``selections``: reads and writes by index, orders, joins and parts; ``identities``: rewrites that do not hold;
+* ``slopes``: the gradient of each argument, at kinks and ties as well;
+* ``values``: numbers at which functions are exact, far from zero or not finite, and places of each kind;
+* ``smallest``: tensors without dimensions, without elements and without a batch, and values that are refused;
 * ``rare``: operators that few programs have.
 """

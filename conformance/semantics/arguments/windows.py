@@ -23,6 +23,17 @@ def with_gradients(trial: Trial, function: Callable[..., Sequence[torch.Tensor]]
     return [r.detach() for r in results], [x.grad for x in inputs]
 
 
+def apart(trial: Trial, functions: Sequence[Callable[..., torch.Tensor]], *given: torch.Tensor) -> Any:
+    """Results and gradients of functions, each of inputs of its own: in a sum of gradients, the nan of one would hide
+    what is wrong with another."""
+    count = len(given)
+
+    def f(*inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [each(*inputs[at * count : (at + 1) * count]) for at, each in enumerate(functions)]
+
+    return with_gradients(trial, f, *(x.clone() for _ in functions for x in given))
+
+
 @case("training")
 def convolutions(trial: Trial) -> Any:
     """Steps, padding and dilation that differ between dimensions, padding to the same size, groups, no batch."""

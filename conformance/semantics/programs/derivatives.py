@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,20 +10,9 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from ...case import Collection, Trial
-from ..arguments.windows import with_gradients
+from ..arguments.windows import apart, with_gradients
 
 case = Collection("semantics/derivatives")
-
-
-def _apart(trial: Trial, functions: Sequence[Callable[..., torch.Tensor]], *given: torch.Tensor) -> Any:
-    """Results and gradients of functions, each of inputs of its own: in a sum of gradients, the nan of one would hide
-    what is wrong with another."""
-    count = len(given)
-
-    def f(*inputs: torch.Tensor) -> list[torch.Tensor]:
-        return [each(*inputs[at * count : (at + 1) * count]) for at, each in enumerate(functions)]
-
-    return with_gradients(trial, f, *(x.clone() for _ in functions for x in given))
 
 
 @case("training", signs=False)
@@ -43,7 +32,7 @@ def at_zeros_and_poles(trial: Trial) -> Any:
         lambda x, y: x.frac(), lambda x, y: x.amax(1), lambda x, y: x.sinc(), lambda x, y: x.prod(),
         lambda x, y: x.sqrt(), lambda x, y: x.rsqrt(), lambda x, y: x.asin(), lambda x, y: x.relu() ** 0.5,
     ]  # fmt: skip
-    return _apart(trial, functions, x, trial.tensor(3, 4))
+    return apart(trial, functions, x, trial.tensor(3, 4))
 
 
 @case("training")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -144,6 +146,21 @@ def test_slopes_of_hardsigmoid_have_eagers_digits(backend):
     compiled = torchmux.compile(lambda x: F.hardsigmoid(x), backend=backend)
     (given,), (wanted,) = (torch.autograd.grad(f(x).sum(), x) for f in (compiled, F.hardsigmoid))
     assert torch.equal(given, wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_no_number_keeps_its_slope_when_it_is_shrunk(backend):
+    """torch's formula has a gradient of zero there, and its kernel that of the result."""
+    x = torch.tensor([math.nan, -0.5, 0.5, 2.0, -2.0, 0.0, math.inf], requires_grad=True)
+
+    def f(x):
+        return F.softshrink(x, 0.5)
+
+    compiled = torchmux.compile(f, backend=backend)
+    found, expected = compiled(x), f(x)
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    weights = torch.arange(1.0, 8.0)
+    torch.testing.assert_close(*(torch.autograd.grad(r, x, weights)[0] for r in (found, expected)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

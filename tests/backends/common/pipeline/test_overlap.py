@@ -219,3 +219,25 @@ def test_windows_that_leave_elements_out(f, size, backend, requires_grad):
     if not requires_grad:
         f(x)
         assert torch.equal(given, x)
+
+
+WINDOWS = {
+    "windows": lambda x: (x * 1).unfold(1, 2, 1),
+    "rows that overlap": lambda x: (x * 2).as_strided((4, 3), (2, 1), 1),
+    "repeated rows": lambda x: (x * 2).expand(2, 3, 4),
+    "a view beside them": lambda x: (x.exp().unfold(0, 2, 1), x.t() * 2),
+}
+
+
+@pytest.mark.parametrize("program", WINDOWS)
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_each_element_of_windows_has_its_gradient(program, backend):
+    def gradient(function):
+        x = torch.arange(12.0).reshape(3, 4).div(7).requires_grad_()
+        results = function(x)
+        results = [results] if isinstance(results, torch.Tensor) else results
+        given = [torch.linspace(0.5, 1.5, r.numel()).reshape(r.shape) for r in results]
+        return torch.autograd.grad(results, x, given)[0]
+
+    found = gradient(torchmux.compile(WINDOWS[program], backend=backend))
+    torch.testing.assert_close(found, gradient(WINDOWS[program]))

@@ -47,3 +47,21 @@ def test_bags_of_one_size(mode):
         compiled = torchmux.compile(lambda at, weight: F.embedding_bag(at, weight), backend="native")
         with pytest.raises(RuntimeError, match="not in the valid range"):
             compiled(at + 50, weight)
+
+
+@pytest.mark.parametrize("bags", [torch.tensor([0, 2]), torch.tensor([0, 3]), None], ids=["two", "equal", "rows"])
+def test_gradients_of_bags_whose_weights_are_a_column(bags):
+    """torch's kernel asks which bag an element is in if the weights are not in a row."""
+    words = torch.tensor([0, 2, 1, 2, 0, 1])
+    words = words.view(2, 3) if bags is None else words
+
+    def gradients(function):
+        torch.manual_seed(0)
+        rows, weights = torch.randn(3, 4, requires_grad=True), torch.randn(6, 3, requires_grad=True)
+        result = function(rows, weights)
+        return result, *torch.autograd.grad(result, [rows, weights], torch.linspace(1, 2, 8).view(2, 4))
+
+    def f(rows, weights):
+        return F.embedding_bag(words, rows, bags, mode="sum", per_sample_weights=weights[:, 1].view(words.shape))
+
+    torch.testing.assert_close(gradients(torchmux.compile(f, backend="native")), gradients(f))
