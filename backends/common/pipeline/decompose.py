@@ -422,8 +422,9 @@ def formulas_as_in_eager() -> contextlib.AbstractContextManager[None]:
 
 
 def _softshrink(x: Tensor, threshold: float = 0.5) -> Tensor:
-    """What becomes zero has no sign, and what is no number keeps its slope."""
-    low = torch.where(x < -threshold, x + threshold, torch.where(x.abs() <= threshold, 0.0, x))
+    """What becomes zero has no sign; at nan the slope is zero, as in the whole vectors of the kernel."""
+    inside = torch.where(x == x, torch.zeros_like(x), math.nan)
+    low = torch.where(x < -threshold, x + threshold, inside)
     return torch.where(x > threshold, x - threshold, low)
 
 

@@ -69,7 +69,7 @@ def at_kinks(trial: Trial) -> Any:
     ]  # fmt: skip
     at_nan: _Functions = [
         F.relu, torch.abs, lambda x: torch.nan_to_num(x, 0.5, 2.0, -2.0), lambda x: torch.fmax(x, x.new_zeros(3)),
-        lambda x: torch.fmin(x.flip(0), x), lambda x: F.softshrink(x, 0.5), lambda x: F.hardshrink(x, 0.5),
+        lambda x: torch.fmin(x.flip(0), x), lambda x: F.hardshrink(x, 0.5),
         lambda x: x.masked_fill(x.isnan(), 1.0) * 2, lambda x: torch.where(x.isfinite(), x, 0.0) ** 2, lambda x: x * x,
     ]  # fmt: skip
     x = torch.tensor([-3.0, -0.5, -0.0, 0.0, 0.5, 1, 3, 6, -1, math.inf, -math.inf, 7])
