@@ -221,3 +221,44 @@ def return_inputs(functional: Graph, shown: Views) -> None:
 
 def _with(arguments: Any, base: Node) -> Any:
     return torch.fx.map_arg(arguments, lambda _: base.meta["val"])
+
+
+def lay_out_results(functional: Graph, results: Sequence[Any]) -> None:
+    """Give the results of a functional graph the strides of ``results``, which come from the graph that writes.
+
+    What is changed in place keeps its strides, and the functional form of an operator may have others.  A part of a
+    tensor is left as it is, since its strides are those of the whole.  Works in the fake mode of the graph.
+    """
+    output = functional.output_node()
+    with functional.inserting_before(output):
+        output.args = (tuple(_laid_out(functional, *pair) for pair in zip(output.args[0], results, strict=True)),)
+
+
+def _laid_out(functional: Graph, node: Any, result: Any) -> Any:
+    found = node.meta.get("val") if isinstance(node, Node) else None
+    if not isinstance(found, torch.Tensor) or not isinstance(result, torch.Tensor) or found.shape != result.shape:
+        return node
+    if found.layout is not torch.strided or result.layout is not torch.strided:
+        return node
+    sizes, strides = list(result.shape), list(result.stride())
+    if not all(type(n) is int for n in (*sizes, *strides, *found.stride())):
+        return node
+    wide = [d for d, size in enumerate(sizes) if size > 1]
+    if 0 in sizes or all(found.stride()[d] == strides[d] for d in wide):
+        return node
+    order = sorted(range(len(sizes)), key=lambda d: (-strides[d], sizes[d] > 1, d))
+    reach = 1
+    for d in reversed([d for d in order if d in wide]):
+        if strides[d] != reach:
+            return node
+        reach *= sizes[d]
+
+    def call(op: Any, source: Node, *args: Any, **kwargs: Any) -> Node:
+        made = functional.call_function(op, (source, *args), kwargs)
+        made.meta = {**node.meta, "val": op(source.meta["val"], *args, **kwargs)}
+        return made
+
+    aten = torch.ops.aten
+    moved = call(aten.permute.default, node, order)
+    copy = call(aten.clone.default, moved, memory_format=torch.contiguous_format)
+    return call(aten.permute.default, copy, [order.index(d) for d in range(len(order))])

@@ -128,6 +128,7 @@ def trace_inference(
 
         functional = torch.func.functionalize(computed, remove="mutations")
         rewritten = make_fx(functional, decomposition_table=table)(*inputs)
+        aliasing.lay_out_results(rewritten.graph, [result for at, result in enumerate(results) if at not in shown])
         aliasing.return_inputs(rewritten.graph, shown)
         rewritten.recompile()
     drop_dead_code(rewritten.graph)

@@ -176,3 +176,24 @@ def test_complex_numbers_that_python_cannot_read(backend):
     x = torch.complex(torch.randn(3), torch.randn(3))
     found = torchmux.compile(lambda x: torch.logaddexp(x, x.flip(0)), backend=backend)(x)
     torch.testing.assert_close(found, torch.logaddexp(x, x.flip(0)))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native", "onnxrt"])
+def test_what_is_changed_in_place_keeps_its_strides(backend):
+    """The functional forms of these operators have results in the usual order."""
+    at, zeros = torch.tensor([0]), torch.zeros(1, 4, 3, 5, dtype=torch.int64)
+    changes = {
+        "tril": lambda y: y.tril_(),
+        "cumsum": lambda y: y.cumsum_(1),
+        "masked_fill": lambda y: y.masked_fill_(y > 0, 1.0),
+        "masked_scatter": lambda y: y.masked_scatter_(y > 0, torch.ones(120)),
+        "scatter": lambda y: y.scatter_(0, zeros, 2.0),
+        "index_copy": lambda y: y.index_copy_(1, at, torch.ones(2, 1, 3, 5)),
+        "add": lambda y: y.add_(torch.ones(5)),
+    }
+
+    def f(x):
+        return {name: change(x.clone()) for name, change in changes.items()}
+
+    x = torch.randn(2, 3, 4, 5).transpose(1, 2)
+    torch.testing.assert_close(torchmux.compile(f, backend=backend)(x), f(x), check_stride=True)
