@@ -240,7 +240,7 @@ def shifted(ctx: Context, a: Value, dims: list[int]) -> Value:
     return Value(a.sizes, dtype, lambda at: binary("sub", a.at(at), most.at(at)))
 
 
-def less_itself(a: Value) -> Value:
+def _less_itself(a: Value) -> Value:
     """Zero, or nan for what is not finite."""
     dtype = compute_type(a.dtype)
     return Value(a.sizes, dtype, lambda at: binary("sub", *[ops.cast(a.at(at), dtype)] * 2))
@@ -250,7 +250,7 @@ def less_itself(a: Value) -> Value:
 def _softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
     dims = dims_of(dim, a.rank)
     if not dims:  # one, or nan where the scalar is not finite
-        apart = less_itself(a)
+        apart = _less_itself(a)
         return Value(a.sizes, ctx.dtype, lambda at: ops.cast(unary("exp", apart.at(at)), ctx.dtype))
     apart = shifted(ctx, a, dims)
     powers = Value(a.sizes, apart.dtype, lambda at: unary("exp", apart.at(at)))
@@ -270,7 +270,7 @@ def _softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
 def _log_softmax(ctx: Context, a: Value, dim: int, half_to_float: bool) -> Value:
     dims = dims_of(dim, a.rank)
     if not dims:
-        return _as(less_itself(a), ctx.dtype)
+        return _as(_less_itself(a), ctx.dtype)
     apart = shifted(ctx, a, dims)
     total = ctx.program.reduce("sum", apart, dims, apart.dtype, lambda node: unary("exp", node))
     logarithm = Value(total.sizes, apart.dtype, lambda at: unary("log", total.at(at)))
