@@ -171,6 +171,17 @@ def test_rows_resized() -> None:
         assert fake.stride() == op(real, *arguments).stride()
 
 
+@checks("strides_of_sum")
+def test_strides_of_sum() -> None:
+    """They are those of every result that one kernel computes, in torch's fakes too."""
+    x, y = torch.ones(33, 1), torch.empty_strided((5, 7, 1, 5), (35, 1, 35, 7))
+    assert ti.strides_of_sum(x, y) == torch.logaddexp2(x, y).stride() == (1155, 1, 7, 231)
+    mode = ti.new_fake_mode()
+    fakes = [mode.from_tensor(t) for t in (x, y)]
+    with mode:
+        assert ti.strides_of_sum(*fakes) == (1155, 1, 7, 231)
+
+
 @checks("suggested_layout")
 def test_suggested_layout() -> None:
     image = torch.empty(2, 3, 4, 5)

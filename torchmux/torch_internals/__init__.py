@@ -69,7 +69,7 @@ from .distributed import (
     is_mesh,
     is_placement,
 )
-from .fake_results import ROWS_RESIZED, correct, suggested_layout
+from .fake_results import ROWS_RESIZED, correct, strides_of_sum, suggested_layout
 from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,

@@ -103,25 +103,32 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
         return _in_layout(mode, args, result, layout)
     if func in IMAGES and result.device.type == IMAGES[func]:
         return _as_image(mode, func, args, result)
-    return _beside_expanded(mode, func, args, result) if _is_half(args) else result
+    return _as_a_sum(mode, func, args, result) if func in _AS_SUMS or _is_half_and_expanded(func, args) else result
 
 
-def _is_half(args: Sequence[Any]) -> bool:
-    return len(args) > 1 and all(isinstance(a, torch.Tensor) for a in args[:2]) and args[0].dtype in _HALF
+def _is_half_and_expanded(func: Any, args: Sequence[Any]) -> bool:
+    """Whether an operator on all elements gets an expanded operand, and half precision, in which fakes have others."""
+    is_half = len(args) > 1 and all(isinstance(a, torch.Tensor) for a in args[:2]) and args[0].dtype in _HALF
+    if not is_half or torch.Tag.pointwise not in func.tags or func._schema.is_mutable:
+        return False
+    return any(type(s) is int and s == 0 for a in args if isinstance(a, torch.Tensor) for s in a.stride())
 
 
-def _beside_expanded(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
-    """The result of an operator on all elements, one of which is expanded: fakes in half precision have other strides.
-
-    Those in float32 are right.
-    """
+def _as_a_sum(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
+    """``result`` with the strides of the operands' sum, whose fake is right in float32."""
     given = [a for a in args if isinstance(a, torch.Tensor)]
-    expanded = any(type(s) is int and s == 0 for a in given for s in a.stride())
-    if not expanded or torch.Tag.pointwise not in func.tags or func._schema.is_mutable:
+    if len(given) < 2:
         return result
     with mode:
-        wide = [torch.empty_strided(a.shape, a.stride(), dtype=torch.float32, device=a.device) for a in given]
-        return _like(functools.reduce(torch.add, wide), result)
+        if func is _aten.ldexp.Tensor:  # its kernel multiplies by powers, which are contiguous
+            given[1] = torch.empty(given[1].shape, device=given[1].device)
+        return result.new_empty_strided(result.shape, strides_of_sum(*given))
+
+
+def strides_of_sum(*given: torch.Tensor) -> tuple[Any, ...]:
+    """The strides of a result whose elements are computed from those of ``given``, of any float types, by one kernel."""
+    wide = [torch.empty_strided(a.shape, a.stride(), dtype=torch.float32, device=a.device) for a in given]
+    return tuple(functools.reduce(torch.add, wide).stride())
 
 
 def _in_layout(mode: Any, args: Sequence[Any], result: Any, layout: Callable[..., Any]) -> Any:
@@ -261,6 +268,7 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
             _aten.huber_loss_backward.default,
             _aten.log_sigmoid_forward.default,
             _aten._log_softmax_backward_data.default,
+            _aten.pow.Scalar,
             *ROWS_RESIZED,
         ),
         _usual,
@@ -277,6 +285,7 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
         _of_all,
     ),
     _aten.binary_cross_entropy_backward.default: _of_second,
+    _aten.max_unpool2d.default: _of_first_image,
     _aten.native_group_norm.default: _of_first_image,  # torch 2.14 says that it is contiguous
 }
 """Operators whose kernels order the dimensions of their results otherwise than torch's fakes."""
@@ -320,6 +329,24 @@ RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
 # No element depends on such a stride, so torch's formulas take any.  A program sees it in ``stride()``, and so do the
 # operators that get the result.  The strides of a view are those that C++ finds without memory.  Those of operators on
 # all elements and of images depend on their kernels, which therefore run once, on ones.
+
+_AS_SUMS = frozenset(
+    (
+        _aten.copysign.Tensor,
+        _aten.div.Tensor_mode,
+        _aten.floor_divide.default,
+        _aten.heaviside.default,
+        _aten.ldexp.Tensor,
+        _aten.logaddexp.default,
+        _aten.logaddexp2.default,
+        _aten.logical_and.default,
+        _aten.logical_or.default,
+        _aten.logical_xor.default,
+        _aten.special_xlog1py.default,
+        _aten.xlogy.Tensor,
+    )
+)
+"""Operators on all elements whose fakes are formulas of several steps, which order the dimensions otherwise."""
 
 _VIEWS = frozenset((_aten.view.default, _aten._unsafe_view.default))
 _TRIED = frozenset(
@@ -456,9 +483,10 @@ def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
 def _trusts_integers(func: Any, given: Sequence[torch.Tensor]) -> bool:
     """Whether a kernel goes where integers lead without a check, and zeros are none of them.
 
-    Pivots count from 1, and LAPACK writes to where they lead; ``ctc_loss`` reads at the last of so many steps.
+    Pivots count from 1, and LAPACK writes to where they lead; ``ctc_loss`` reads at the last of so many steps; repeats
+    that are not as many as promised stop a GPU for good.
     """
-    trusts = any(part in func._schema.name for part in ("linalg_", "lu_", "ldl_", "ctc_loss"))
+    trusts = any(part in func._schema.name for part in ("linalg_", "lu_", "ldl_", "ctc_loss", "repeat_interleave"))
     return trusts and any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in given)
 
 

@@ -33,7 +33,8 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
     own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink}
-    return {**kept, **_slopes(kept), **of_each(), **own, **_losses(kept), **_contiguous(kept), **_dropped(kept)}
+    found = {**kept, **_slopes(kept), **of_each(), **own, **_losses(kept), **_contiguous(kept), **_dropped(kept)}
+    return {**found, **_ordered(found)}
 
 
 def _contiguous(table: Table) -> Table:
@@ -48,11 +49,44 @@ def _contiguous(table: Table) -> Table:
         layout = internals.suggested_layout(x) if x.device.type == "cpu" else torch.contiguous_format
         return table[shuffle](x, groups).contiguous(memory_format=layout)
 
+    loss = torch.ops.aten.nll_loss2d_forward.default
+
+    def nll_loss2d_forward(*args: Any) -> Any:
+        result, weight = table[loss](*args)
+        return result.contiguous(), weight
+
     def resized(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda *args: formula(*args).contiguous()
 
     rows = {op: resized(table[op]) for op in internals.ROWS_RESIZED if op in table}
-    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows}
+    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, loss: nll_loss2d_forward, **rows}
+
+
+def _ordered(table: Table) -> Table:
+    """Formulas of several steps order the dimensions of their results otherwise than the one kernel does, whose order
+    is that of a sum of the operands."""
+    aten = torch.ops.aten
+    steps = (
+        aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default, aten.special_xlog1py.default,
+        aten.xlogy.Tensor, aten.floor_divide.default, aten.native_dropout_backward.default,
+    )  # fmt: skip
+
+    def as_kernel(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        @functools.wraps(formula)
+        def ordered(x: Tensor, y: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            made = formula(x, y, *args, **kwargs)
+            if made is NotImplemented or not isinstance(y, Tensor) or (x.is_contiguous() and y.is_contiguous()):
+                return made
+            with internals.without_tracing():
+                strides = internals.strides_of_sum(x, y)
+            if strides == made.stride():
+                return made
+            order = sorted(range(made.dim()), key=lambda d: strides[d], reverse=True)
+            return made.permute(order).contiguous().permute([order.index(d) for d in range(made.dim())])
+
+        return ordered
+
+    return {op: as_kernel(table[op]) for op in steps if op in table}
 
 
 def _dropped(table: Table) -> Table:

@@ -174,7 +174,6 @@ for _name, _cost, _count in (
     ("trunc", 1, 1),
     ("rint", 1, 1),
     ("copysign", 1, 2),
-    ("erfc", 20, 1),
     ("asin", 30, 1),
     ("acos", 30, 1),
     ("atan", 30, 1),
@@ -184,7 +183,6 @@ for _name, _cost, _count in (
     ("acosh", 1, 1),
     ("atanh", 1, 1),
     ("lgamma", 30, 1),
-    ("pow", 30, 2),
     ("atan2", 30, 2),
     ("hypot", 1, 2),
     ("nextafter", 1, 2),
@@ -193,6 +191,8 @@ for _name, _cost, _count in (
     _function(_name, _cost, operands=_count)
 for _name in ("normal_cdf", "normal_pdf"):
     _function(_name, 20, f"fn.{_name}({{0}})")
+_function("erfc", 20, "fn.erfc({0})")
+_function("pow", 30, "fn.pow({0}, {1})", operands=2)
 _function("sqrt", 1, "fn.sqrt({0})")
 _function("floor", 1, "tl.floor({0})")
 _function("ceil", 1, "tl.ceil({0})")

@@ -78,6 +78,24 @@ def normal_pdf(x):
 
 
 @triton.jit
+def pow(x, y):
+    """In float64 for float32: libdevice's own is off by two units, and gives 99.99999 for the square of ten."""
+    if x.dtype == tl.float32:
+        return m.pow(x.to(tl.float64), y.to(tl.float64)).to(tl.float32)
+    else:
+        return m.pow(x, y)
+
+
+@triton.jit
+def erfc(x):
+    """In float64 for float32: libdevice's own has zeros for results that are subnormal."""
+    if x.dtype == tl.float32:
+        return m.erfc(x.to(tl.float64)).to(tl.float32)
+    else:
+        return m.erfc(x)
+
+
+@triton.jit
 def f64_to_i32(x):
     """As the instruction of GPUs does: nan is the smallest integer.  LLVM leaves out a float64 that was a float32."""
     return tl.where(x != x, -2147483648, x.to(tl.int32))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -20,10 +21,11 @@ from ...ir.index import Index
 from ...ir.program import Program, TensorRef
 from ...schedule.host import FitInput, Host, Launch
 from ..host import text_of, tuple_of
+from .axes import LIMIT, greatest
 from .compiling import Job
 from .loading import ALIGNMENT
 from .module import TritonHost, constants_of, named
-from .scopes import HEAD, TritonKernel
+from .scopes import HEAD, NARROW_HEAD, TritonKernel
 
 POINTERS = {
     torch.float32: "*fp32",
@@ -49,6 +51,8 @@ class GpuHost(TritonHost):
         super().__init__(program, plan, kernels, timed)
         self.launches: list[dict[str, Any]] = []
         self.jobs: dict[str, Job] = {}
+        self.wide: dict[str, Job] = {}  # by the same names, with indices of 64 bits; compiled when they are needed
+        self.limited: dict[tuple[str, ...], str] = {}  # what tells whether all of these are small
         # What kernels read and write, and torch's operators or callers give: its addresses are told to kernels.
         steps = [step for piece in plan.launches for step in piece.steps]
         used = {plan.placed(b) for step in steps for b in self.kernels[id(step)].buffers}
@@ -69,6 +73,7 @@ class GpuHost(TritonHost):
         return {
             "device": str(self.device),
             "launches": self.launches,
+            "wide": {name: asdict(job) for name, job in self.wide.items()},
             "verifies": self.verifies(),
             "constants": constants,
         }
@@ -102,10 +107,14 @@ class GpuHost(TritonHost):
         """The launch of kernels one after the other."""
         slots: dict[str, int] = {}
         told: list[list[Any]] = []
+        small: set[Index] = set()
         for step in steps:
             kernel = self.kernels[id(step)]
             name = self.function(kernel, step)
-            self.jobs.setdefault(name, job(kernel, name))
+            self.jobs.setdefault(name, job(kernel, name, narrow=kernel.narrow is not None))
+            if kernel.narrow is not None:
+                self.wide.setdefault(name, job(kernel, name, narrow=False))
+                small |= kernel.narrow
             grid = [kernel.programs, 1, 1]
             given = [self._at(self.host.placed(b)) for b in kernel.buffers]
             given += [*kernel.sizes, *(["bad.data_ptr()"] if kernel.verifies else [])]
@@ -116,10 +125,22 @@ class GpuHost(TritonHost):
                     [slots.setdefault(text, len(slots)) for text in given],
                 ]
             )
-        name = f"launch{len(self.launches)}"
-        self.launches.append({"steps": told, "slots": len(slots)})
+        number = len(self.launches)
+        name = f"launch{number}"
+        self.launches.append({"steps": told, "slots": len(slots), "in_64_bits": bool(small)})
+        before: list[str] = []
+        if small:
+            before, is_small = self._test(small)
+            name = f"({name} if {is_small} else wide{number})"
         comment = f"  # {', '.join(step[0] for step in told)}"
-        return self.clocked(f"{name}(stream, {', '.join(slots)}){comment}")
+        return before + self.clocked(f"{name}(stream, {', '.join(slots)}){comment}")
+
+    def _test(self, small: set[Index]) -> tuple[list[str], str]:
+        """What finds out whether 32 bits do, where no one has yet, and the name of the answer."""
+        texts = tuple(text_of(bound) for bound in greatest(small))
+        known = texts in self.limited
+        name = self.limited.setdefault(texts, f"small{len(self.limited)}")
+        return [] if known else [f"{name} = {' and '.join(f'{text} < {LIMIT}' for text in texts)}"], name
 
     def _at(self, buffer: Buffer) -> str:
         """The address of a buffer."""
@@ -175,16 +196,16 @@ EXACT = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
-def job(kernel: TritonKernel, name: str) -> Job:
-    """How a kernel is compiled under ``name``."""
+def job(kernel: TritonKernel, name: str, *, narrow: bool) -> Job:
+    """How a kernel is compiled under ``name``; if ``narrow``, with 32 bits for what sizes decide about."""
     types = dict(_SIZE.findall(kernel.source.partition("\n    ")[0]))
     signature = {f"p{n}": POINTERS[b.dtype] for n, b in enumerate(kernel.buffers)}
-    signature |= {size: types.get(size, "i64") for size in kernel.sizes}
+    signature |= {size: "i32" if narrow else types.get(size, "i64") for size in kernel.sizes}
     constants = constants_of(kernel)
     options: dict[str, Any] = dict(EXACT)
     options |= {option: constants.pop(option) for option in _OPTIONS if option in constants}
     if kernel.verifies:
         signature["bad"] = "*i32"
         options |= {"debug": True, "sanitize_overflow": False}  # so that a check stops the device
-    source = HEAD + named(kernel.source, name)
+    source = (NARROW_HEAD if narrow else HEAD) + named(kernel.source, name)
     return Job(name, source, signature, constants, options)

@@ -69,10 +69,33 @@ def _on(device: torch.device, own: Mapping[str, Any], built: bytes) -> dict[str,
     if made_for != 10 * major + minor:
         raise RuntimeError(f"its kernels are for GPUs of compute capability {made_for / 10}, and {device} is another")
     handles = {name: driver.function_of(cubin, device) for name, cubin in cubins.items()}
+
+    def wide_form(piece: Mapping[str, Any]) -> Callable[..., None]:
+        """Compile what has 64 bits in this form: only few programs ever have so many elements."""
+        jobs = {name: compiling.Job(**own["wide"][name]) for name, *_ in piece["steps"] if name in own["wide"]}
+        made = dict(zip(jobs, compiling.compile_all(list(jobs.values()), made_for), strict=True))
+        of_64_bits = {name: driver.function_of(cubin, device) for name, cubin in made.items()}
+        return launching(_steps_of(piece, handles | of_64_bits, cubins | made), piece["slots"], device)
+
     for at, piece in enumerate(own["launches"]):
-        steps = [(handles[name], cubins[name], programs, given) for name, programs, given in piece["steps"]]
-        names[f"launch{at}"] = launching(steps, piece["slots"], device)
+        names[f"launch{at}"] = launching(_steps_of(piece, handles, cubins), piece["slots"], device)
+        if piece["in_64_bits"]:
+            names[f"wide{at}"] = _when_needed(functools.partial(wide_form, piece))
     return names
+
+
+def _steps_of(piece: Mapping[str, Any], handles: Mapping[str, Any], cubins: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [(handles[name], cubins[name], programs, given) for name, programs, given in piece["steps"]]
+
+
+def _when_needed(make: Callable[[], Callable[..., None]]) -> Callable[..., None]:
+    """A function that is made by its first call."""
+    made = functools.cache(make)
+
+    def call(*given: int) -> None:
+        made()(*given)
+
+    return call
 
 
 def launching(steps: Sequence[tuple[Any, ...]], slots: int, device: torch.device) -> Callable[..., None]:

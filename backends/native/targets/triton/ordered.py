@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 
 from ...ir import index
+from ...ir.index import Var
 from ...ir.operations import Unsupported
 from ...ir.ordered_loops import Scan, Scatter
 from . import shapes
@@ -98,7 +99,7 @@ def _anywhere(step: Scatter, name: str) -> TritonKernel:
         mask = f", mask={axis.mask}" if axis.masked else ""
         w.write(f'tl.atomic_add({place}, {stored(whole, step.value.dtype, step.target.dtype)}{mask}, sem="relaxed")')
     else:
-        w.store(step.target, step.position, _sum(step, w, value, [axis]), step.value.dtype, free)
+        w.store(step.target, step.position, _sum(step, w, value, free), step.value.dtype, free)
     return w.kernel(name, found)
 
 
@@ -112,18 +113,19 @@ def _in_order(step: Scatter, name: str) -> TritonKernel:
     w.open()
     w.walked = turns
     w.start(turns, "at + tl.zeros((), tl.int64)")
-    value = w.name(step.value)
-    w.store(step.target, step.position, _sum(step, w, value, [axis]), step.value.dtype, frozenset(step.apart))
+    free = frozenset(step.apart)
+    w.store(step.target, step.position, _sum(step, w, w.name(step.value), free), step.value.dtype, free)
     w.write("tl.debug_barrier()")  # the next turn may read what this one stored
     w.walked = None
     w.close(f"for at in range(0, {w.index(turns.total)}):")
     return w.kernel(name, found)
 
 
-def _sum(step: Scatter, w: Writer, value: str, axes: list[Axis]) -> str:
-    """``value``, added to what is there if the step adds."""
+def _sum(step: Scatter, w: Writer, value: str, free: frozenset[Var]) -> str:
+    """``value``, with the variables ``free``, added to what is there if the step adds."""
     if not step.adds:
         return value
+    axes = w.axes_of(index.free(step.position) | free)  # none where a single lane writes
     place = w.address(step.target, step.position, axes)
     masks = w.masks(axes)
     old = f"tl.load({place}, mask={masks[0]}, other=0)" if masks else f"tl.load({place})"

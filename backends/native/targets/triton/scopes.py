@@ -16,7 +16,7 @@ from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
 from ...ir.operation_table import BY_PRINTER, OPERATIONS
 from ...ir.operations import COMPARE
-from .axes import Axis, fits
+from .axes import Axis, narrow_if
 from .shapes import Shape
 
 TYPES: dict[torch.dtype, str] = {
@@ -42,7 +42,12 @@ import triton.language as tl
 from torchmux.backends.native.targets.triton import functions as fn
 from torchmux.backends.native.targets.triton.mathematics import library as m
 
+INDEX = tl.constexpr(tl.int64)
+
 """
+"""What kernels need; ``INDEX`` is the type of indices that sizes decide about."""
+
+NARROW_HEAD = HEAD.replace("constexpr(tl.int64)", "constexpr(tl.int32)")
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,9 @@ class TritonKernel:
 
     If it ``verifies`` indices, the argument before the constants is where it reports a bad one.  ``shapes`` are the
     ways to launch it, the best guess first: the constants, and how many programs.
+
+    Of a kernel with sizes, ``narrow`` is what must be below :data:`.axes.LIMIT` for 32 bits to count whatever depends on
+    them; None where 64 bits have to.
     """
 
     name: str
@@ -59,6 +67,7 @@ class TritonKernel:
     sizes: tuple[str, ...]
     verifies: bool
     shapes: tuple[Shape, ...]
+    narrow: frozenset[Index] | None = None
 
     @property
     def programs(self) -> Index:
@@ -96,6 +105,7 @@ class Writer:
         self.buffers: dict[Buffer, str] = {}
         self.sizes: dict[str, None] = {}
         self.verifies = False
+        self.narrow: set[Index | None] = set()
         self.scopes = [_Scope()]
         self.loops: dict[Var, str] = {}
         self.results: dict[Buffer, str] = {}
@@ -155,8 +165,7 @@ class Writer:
     def start_programs(self, axes: list[Axis]) -> None:
         """The points of axes whose blocks the programs are made of, the last one varying first."""
         program = self.fresh("p_")
-        wide = "" if all(a.narrow for a in axes) else ".to(tl.int64)"
-        self.write(f"{program} = tl.program_id(0){wide}")
+        self.write(f"{program} = tl.program_id(0){self._counted(*(a.total for a in axes))}")
         for n, axis in reversed(list(enumerate(axes))):
             blocks = (
                 self.index(axis.total) if axis.block is None else f"tl.cdiv({self.index(axis.total)}, {axis.block})"
@@ -196,7 +205,9 @@ class Writer:
         fixed = f"(do_not_specialize={sizes!r})" if sizes else ""
         lines = ["    " + line for line in self.scopes[0].lines]
         source = "\n".join([f"@triton.jit{fixed}", f"def {name}({', '.join(arguments)}):", *lines, ""])
-        return TritonKernel(name, source, tuple(self.buffers), tuple(sizes), self.verifies, shapes)
+        needed = {bound for bound in self.narrow if bound is not None}
+        narrow = frozenset(needed) if sizes and len(needed) == len(self.narrow) else None
+        return TritonKernel(name, source, tuple(self.buffers), tuple(sizes), self.verifies, shapes, narrow)
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
@@ -281,26 +292,37 @@ class Writer:
 
     # --- indices --------------------------------------------------------------------------------------------------
 
-    def index(self, value: Index, wide: bool = False) -> str:
-        """An index, computed in 32 bits if that is certain to do."""
+    def index(self, value: Index, counted: str | None = None) -> str:
+        """An index; ``counted`` is what gives its variables the type that it is computed in, if that is known."""
         if not isinstance(value, Ix):
             return str(value)
-        wide = wide or not fits(value)
+        if counted is None:
+            counted = self._counted(value)
         terms = []
         for mono, coef in value.terms:
-            factors = [self._atom(a, wide) for a in mono]
+            factors = [self._atom(a, counted) for a in mono]
             if coef != 1 or not factors:
                 factors.insert(0, str(coef))
             terms.append(" * ".join(factors))
         return "(" + " + ".join(terms) + ")"
 
-    def _atom(self, atom: Any, wide: bool) -> str:
+    def _counted(self, *values: Index) -> str:
+        """What converts a number of 32 bits to the type in which all of these indices can be computed."""
+        found = [narrow_if(value) for value in values]
+        needed = {bound for bounds in found if bounds is not None for bound in bounds}
+        if None in found:
+            self.narrow.add(None)
+            return ".to(tl.int64)"
+        self.narrow |= needed
+        return ".to(INDEX)" if needed else ""
+
+    def _atom(self, atom: Any, counted: str) -> str:
         if isinstance(atom, Var):
-            return f"{self.loops[atom]}.to(tl.int64)" if wide else self.loops[atom]
+            return f"{self.loops[atom]}{counted}"
         if isinstance(atom, index.Data):
             return self.name(atom.node)
         if isinstance(atom, (index.Div, index.Rem)):
-            left, right = self.index(atom.left, wide), self.index(atom.right, wide)
+            left, right = self.index(atom.left, counted), self.index(atom.right, counted)
             divides = isinstance(atom, index.Div)
             if index.not_negative(atom.left):
                 return f"({left} {'//' if divides else '%'} {right})"

@@ -141,13 +141,16 @@ _OTHERS: dict[str, tuple[Any, ...]] = {  # what they take besides tensors, whose
     "log_sigmoid_forward": (None,),
     "logit_backward": (None, None, 0.1),
     "mse_loss_backward": (torch.tensor(0.5), None, None, 1),
+    "pow": (2.0, None),
     "smooth_l1_loss_backward": (torch.tensor(0.5), None, None, 1, 0.5),
     "softplus_backward": (None, None, 1.0, 20.0),
 }
 _ORDERS = ((0, 1, 2, 3), (0, 1, 3, 2), (0, 2, 3, 1), (3, 0, 1, 2))
 
 
-_OF_TENSORS = LAYOUTS.keys() - {torch.ops.aten.native_group_norm.default, *ROWS_RESIZED}
+_OF_TENSORS = LAYOUTS.keys() - {
+    torch.ops.aten.native_group_norm.default, torch.ops.aten.max_unpool2d.default, *ROWS_RESIZED,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("op", sorted(_OF_TENSORS, key=str), ids=str)
@@ -174,6 +177,16 @@ def test_group_norms(sizes: tuple[int, ...]) -> None:
         with mode:
             fake = torch.nn.functional.group_norm(mode.from_tensor(x), 3)
         assert fake.stride() == torch.nn.functional.group_norm(x, 3).stride()
+
+
+def test_images_that_are_unpooled() -> None:
+    """They have the layout of what was pooled."""
+    x = torch.randn(2, 3, 4, 6).to(memory_format=torch.channels_last)
+    pooled, at = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+    mode = correct(new_fake_mode())
+    with mode:
+        fake = torch.nn.functional.max_unpool2d(mode.from_tensor(pooled), mode.from_tensor(at), 2)
+    assert fake.stride() == torch.nn.functional.max_unpool2d(pooled, at, 2).stride()
 
 
 def _laid_out(order: tuple[int, ...]) -> torch.Tensor:
@@ -212,3 +225,43 @@ def test_pivots_are_not_tried(monkeypatch) -> None:
     for got, wanted in zip(found, function(x, b), strict=True):
         torch.testing.assert_close(got, wanted)
     assert not any("solve" in name or "unpack" in name for name in tried)
+
+
+def test_repeats_of_a_promised_number_are_not_tried(monkeypatch) -> None:
+    """Zeros do not add up to it, which stops a GPU for good."""
+    tried = []
+    monkeypatch.setattr(fake_results, "_error", lambda func, *_: tried.append(func._schema.name))
+    monkeypatch.setattr(fake_results, "_taken", set())
+    x, repeats = torch.arange(6.0).view(3, 2), torch.tensor([1, 0, 3])
+    compiled = torchmux.compile(lambda x, n: x.repeat_interleave(n, 0, output_size=4) + n.sum(), backend="aot_eager")
+    torch.testing.assert_close(compiled(x, repeats), x.repeat_interleave(repeats, 0) + 4)
+    assert tried and not any("repeat_interleave" in name for name in tried)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "copysign", "heaviside", "ldexp", "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor", "xlogy",
+        "special_xlog1py", "floor_divide",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_dimensions_are_ordered_as_by_one_kernel(name, backend) -> None:
+    """Whatever the number of steps of a formula is: operands of several layouts, and of other numbers of dimensions."""
+    function = getattr(torch.ops.aten, name)
+    layouts = [
+        ((33, 1), (1, 1)), ((5, 7, 1, 5), (35, 1, 35, 7)), ((7, 33, 5), (1, 35, 7)), ((5, 7, 33, 5), (5, 25, 175, 1)),
+    ]  # fmt: skip
+    tensors = [torch.empty_strided(*layout).fill_(0.5) for layout in layouts]
+    pairs = [(x, y) for x in tensors for y in tensors]
+
+    def program(*given: torch.Tensor) -> list[tuple[torch.Tensor, tuple[int, ...]]]:
+        found = [function(given[at], given[at + 1]) for at in range(0, len(given), 2)]
+        return [(each, each.stride()) for each in found]
+
+    given = [t for pair in pairs for t in pair]
+    for (got, told), (wanted, strides) in zip(
+        torchmux.compile(program, backend=backend)(*given), program(*given), strict=True
+    ):
+        assert got.stride() == told == strides
+        torch.testing.assert_close(got, wanted)

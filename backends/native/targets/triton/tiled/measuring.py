@@ -83,7 +83,7 @@ class _Sides:
     def jobs(self) -> list[compiling.Job]:
         """Each shape of ours, and then what the library's way needs."""
         in_shapes = [replace(self.ours, shapes=(shape,)) for shape in self.ours.shapes]
-        return [gpu_host.job(kernel, "kernel") for kernel in (*in_shapes, *self.passes)]
+        return [gpu_host.job(kernel, "kernel", narrow=False) for kernel in (*in_shapes, *self.passes)]
 
     def best(self, cubins: Sequence[Cubin | None], device: torch.device) -> tuple[Shape, ...]:
         """The fastest shape, if it takes less time than the library's way."""

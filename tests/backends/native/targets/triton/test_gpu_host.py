@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.source import ConstantSource
+from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torchmux import torch_internals as internals
 from torchmux.backends.common.cache import code_or_refusal
@@ -19,6 +22,7 @@ from torchmux.backends.native import targets
 from torchmux.backends.native.generate import decompositions, generate
 from torchmux.backends.native.options import NativeOptions
 from torchmux.backends.native.targets.triton import compiling, driver, target as triton_target
+from torchmux.backends.native.targets.triton.axes import LIMIT
 from torchmux.registry.errors import CompilationFailed
 
 from ...conftest import leaves
@@ -31,8 +35,15 @@ def made(monkeypatch):
     """``made(function, *sizes)``: the artifact of a function of bfloat16 tensors on a GPU."""
     monkeypatch.setattr(triton_target, "capability_of", lambda device: 90)
 
-    def make(function: Any, *sizes: tuple[int, ...], **options: Any) -> Any:
-        with internals.new_fake_mode():
+    def make(function: Any, *sizes: tuple[int, ...], dynamic: bool = False, **options: Any) -> Any:
+        known = ShapeEnv()
+
+        def symbol(name: str, hint: int) -> Any:
+            return known.create_symintnode(known.create_symbol(hint, source=ConstantSource(name)), hint=hint)
+
+        with FakeTensorMode(shape_env=known) if dynamic else internals.new_fake_mode():
+            if dynamic:
+                sizes = tuple(tuple(symbol(f"s{i}{j}", n) for j, n in enumerate(s)) for i, s in enumerate(sizes))
             args = [torch.empty(s, dtype=torch.bfloat16, device="cuda") for s in sizes]
             table = dict(decompositions())
             gm = make_fx(lambda *a: leaves(function(*a)), decomposition_table=table, tracing_mode="real")(*args)
@@ -54,6 +65,20 @@ def test_kernels_are_machine_code(made) -> None:
     host = code.head["python"]
     assert "launch0(stream, " in host
     assert "item()" not in host
+
+
+def test_a_call_chooses_the_type_of_indices(made) -> None:
+    """By its sizes: kernels for 32 bits are compiled with the graph, those for 64 when a call needs them."""
+    code = made(lambda x: (x.roll(1, 1) * 2, x.sum(0)), (5, 30), dynamic=True)
+    own, host = code.head["own"], code.head["python"]
+    assert host.count("small0 = ") == 1 and f" < {LIMIT}" in host
+    assert "(launch0 if small0 else wide0)(stream, " in host
+    assert set(own["wide"]) == {step[0] for piece in own["launches"] for step in piece["steps"]}
+    jobs = [compiling.Job(**job) for job in own["wide"].values()]
+    assert all("i64" in job.signature.values() and "i32" not in job.signature.values() for job in jobs)
+    _, narrow = compiling.unpacked(code.code)
+    wide = compiling.compile_all(jobs, 90)
+    assert not {cubin.code for cubin in wide} & {cubin.code for cubin in narrow.values()}
 
 
 def test_kernels_read_copies_of_what_lies_on_the_cpu(made) -> None:

@@ -28,7 +28,7 @@ from torchmux.backends.native.schedule import host
 from torchmux.backends.native.schedule.schedule import schedule
 from torchmux.backends.native.targets.triton import loading, module
 from torchmux.backends.native.targets.triton.gpu_host import EXACT, POINTERS
-from torchmux.backends.native.targets.triton.scopes import HEAD, TYPES, TritonKernel
+from torchmux.backends.native.targets.triton.scopes import HEAD, NARROW_HEAD, TYPES, TritonKernel
 
 triton = pytest.importorskip("triton")
 
@@ -58,14 +58,14 @@ def compiled_aligned(kernel: TritonKernel) -> Any:
     return compiled(kernel, aligned=True)
 
 
-def compiled(kernel: TritonKernel, *, aligned: bool = False) -> Any:
+def compiled(kernel: TritonKernel, *, aligned: bool = False, narrow: bool = False) -> Any:
     """What Triton makes of a kernel for the architecture sm_90."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = loading.defined(HEAD + kernel.source)["kernel"]
+    function = loading.defined((NARROW_HEAD if narrow else HEAD) + kernel.source)["kernel"]
     signature = {f"p{n}": POINTERS[b.dtype] for n, b in enumerate(kernel.buffers)}
-    signature |= dict.fromkeys(kernel.sizes, "i64") | ({"bad": "*i32"} if kernel.verifies else {})
+    signature |= dict.fromkeys(kernel.sizes, "i32" if narrow else "i64") | ({"bad": "*i32"} if kernel.verifies else {})
     shape = kernel.shapes[0]
     constants = dict(shape.blocks)
     source = ASTSource(
@@ -219,10 +219,30 @@ KINDS_OF_KERNELS = {
         (R(9, 5), torch.tensor([1, 4, 4, 0, 8, 1]), R(6, 5)),
         ("tl.atomic_add",),
     ),
+    "writing in a row of a type that is not added at once": Kind(
+        lambda x, y, i: (x.index_add(0, i, x), y.scatter_add(0, i, y)),
+        (R(4).half(), R(4).to(torch.int8), torch.tensor([0, 2, 0, 2])),
+        ("tl.debug_barrier()",),
+    ),
     "sizes of a call": Kind(
         lambda x: (x.softmax(0), x.sum(), x.mean(1), F.gelu(x)), (R(5, 30),), ("do_not_specialize",), dynamic=True
     ),
 }
+
+
+def test_indices_have_32_bits_where_sizes_allow_it() -> None:
+    """Of a kernel with sizes, the form for small ones has no index of 64 bits; the other one has."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.roll(1, 1) * 2, x.flip(0).sum(0), x.t() + 1, x.softmax(-1)
+
+    found = kernels(function, (torch.empty(5, 30),), dynamic=True)
+    assert found
+    for kernel in found:
+        assert kernel.narrow
+        wide, narrow = (compiled(kernel, narrow=narrow).asm["ttir"] for narrow in (False, True))
+        products = re.compile(r"arith\.muli .*i64")
+        assert products.search(wide) and not products.search(narrow)
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_KERNELS)

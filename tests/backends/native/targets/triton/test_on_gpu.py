@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 import torchmux
+from torchmux.backends.native.targets.triton import compiling
 from torchmux.config import config
 from torchmux.demo.models import MODELS
 from torchmux.demo.trial import error_against, floats
@@ -30,11 +31,14 @@ STEPS = 20
 @pytest.fixture(scope="module", autouse=True)
 def exact_and_cached(tmp_path_factory) -> Iterator[None]:
     """Products in full float32, and one cache for all tests, as a program has."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    with config.patch(cache_dir=tmp_path_factory.mktemp("cache")):
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    exact = torch.backends.cudnn.flags(
+        enabled=True, allow_tf32=False
+    )  # may not be assigned once torch.testing is there
+    with exact, config.patch(cache_dir=tmp_path_factory.mktemp("cache")):
         yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    torch.backends.cuda.matmul.allow_tf32 = before
 
 
 @pytest.fixture(autouse=True)
@@ -191,6 +195,23 @@ def test_more_than_two_billion_bytes() -> None:
     found = compiled(lambda x: (x * 2 + 1, (x[::2] == 1).sum()))(x)
     assert int(found[0].min()) == int(found[0].max()) == 3
     assert int(found[1]) == x.numel() // 2
+
+
+def test_sizes_of_a_call_decide_about_the_type_of_indices(monkeypatch) -> None:
+    """Kernels count in 32 bits where the sizes of a call allow it, and in 64 where they do not, in one graph."""
+    made = []
+    compile_all = compiling.compile_all
+    monkeypatch.setattr(compiling, "compile_all", lambda jobs, of: made.append(jobs) or compile_all(jobs, of))
+    call = compiled(lambda x: (x.roll(1, 1) * 2 + 1, x.t().sum(0)), dynamic=True)
+    for rows, columns in ((3, 50), (2**10, 2**21 + 2**11), (4, 70)):
+        x = torch.ones(rows, columns, dtype=torch.int8, device="cuda")
+        x[:, -1] = 5
+        found, sums = call(x)
+        assert (found[:, 0] == 11).all() and (found[:, 1:] == 3).all()
+        assert (sums == columns + 4).all()
+        del found
+    assert torchmux.report(call).graph_count == 1
+    assert len(made) > 1 and all(set(job.signature.values()) & {"i64"} for job in made[1])
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
