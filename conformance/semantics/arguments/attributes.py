@@ -69,9 +69,10 @@ def _of_dims(rows: Sequence[Row], dims: str) -> list[Row]:
 def pools(trial: Trial) -> Any:
     """Windows, steps, padding, dilation and rounding up, in pairs, of sequences, images and volumes."""
     inputs = [trial.tensor(2, 3, 11), trial.tensor(2, 2, 8, 9), trial.tensor(1, 2, 6, 7, 5)]
+    rows = _pools()
 
     def f(*inputs: torch.Tensor) -> list[torch.Tensor]:
-        return [r for n, x in enumerate(inputs, 1) for row in _of_dims(_pools(), str(n)) for r in _pool(row, x)]
+        return [r for n, x in enumerate(inputs, 1) for row in _of_dims(rows, str(n)) for r in _pool(row, x)]
 
     return with_gradients(trial, f, *inputs)
 
@@ -115,11 +116,12 @@ def _convolution(row: Row, x: torch.Tensor, weight: torch.Tensor, bias: torch.Te
 def convolutions(trial: Trial) -> Any:
     """Windows, steps, padding, dilation, groups, in both directions, with and without a bias or a batch, in pairs."""
     inputs = [trial.tensor(2, 4, 12), trial.tensor(2, 4, 7, 6), trial.tensor(1, 4, 5, 6, 5)]
+    rows = _convolutions()
 
     def f(*given: torch.Tensor) -> list[torch.Tensor]:
         *inputs, weight, bias = given
-        rows = [(row, x) for n, x in enumerate(inputs, 1) for row in _of_dims(_convolutions(), str(n))]
-        return [_convolution(row, x, weight, bias) for row, x in rows]
+        calls = [(row, x) for n, x in enumerate(inputs, 1) for row in _of_dims(rows, str(n))]
+        return [_convolution(row, x, weight, bias) for row, x in calls]
 
     return with_gradients(trial, f, *inputs, trial.tensor(8 * 4 * 27), trial.tensor(8))
 
