@@ -270,7 +270,7 @@ def transforms(trial: Trial) -> Any:
     return with_gradients(trial, f, x)
 
 
-@case(elementwise=True)
+@case(reference=False)
 def numbers_first(trial: Trial) -> Any:
     """What numbers that are no tensors do on either side, with tensors of each type."""
     typed = [torch.int64, torch.uint8, torch.float32, torch.float16, torch.bool]
@@ -350,3 +350,42 @@ def integers_in_matrices(trial: Trial) -> Any:
         ]  # fmt: skip
 
     return trial.run(f, a, b, mask, weights, lost)
+
+
+@case("training")
+def values_at_once(trial: Trial) -> Any:
+    """What needs three values at once: rounding up, steps and one dimension; one row; a prime length at the end."""
+    row, image, x = trial.tensor(2, 3, 11), trial.tensor(2, 3, 1, 9), trial.tensor(3, 4, 7)
+    places = torch.tensor([[[6, 0, 3], [1, 1, 5]], [[2, 4, 0], [0, 6, 6]]], device=trial.device)
+
+    def f(row: torch.Tensor, image: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
+        kernel = row[:2, :3, :3]
+        return [
+            F.max_pool1d(row - 9, 2, 3, 1, ceil_mode=True), F.avg_pool1d(row, 4, 3, 2, True, True),
+            F.max_pool2d(image, (1, 3), (1, 2), (0, 1)), F.avg_pool2d(image, (1, 2), 1, 0, True),
+            F.conv2d(image, kernel[:, :, None], stride=(3, 2), padding=(1, 2)), F.conv1d(image[0, :, 0], kernel),
+            x.gather(2, places), x.gather(1, places % 4), x.scatter_add(2, places, x[:2, :2, :3]),
+            torch.view_as_real(torch.fft.rfft(x)), torch.fft.ifft(x, 5).real, torch.fft.irfft(torch.complex(x, x), 11),
+            x.var((0, 1), correction=11), F.interpolate(row, 5, mode="nearest-exact"), x.roll((9, -2), (0, 2)),
+        ]  # fmt: skip
+
+    return with_gradients(trial, f, row, image, x)
+
+
+@case()
+def complex_with_real(trial: Trial) -> Any:
+    """Complex numbers, tensors or not, beside real ones, and on both sides of a cut."""
+    x, z = trial.tensor(5), trial.tensor(5, dtype=torch.complex64)
+
+    def f(x: torch.Tensor, z: torch.Tensor) -> list[torch.Tensor]:
+        cut = torch.complex(-x.abs(), x * 0)
+        found = [x * 2j, x + (1 - 2j), (3 + 1j) - x, z * x, x - z, z / 2, z * 1j, cut.sqrt(), torch.polar(x.abs(), x)]
+        return [
+            *map(torch.view_as_real, found),
+            z.abs(),
+            (z * 0).angle(),
+            cut.angle(),
+            torch.view_as_real(z.conj() * x),
+        ]
+
+    return trial.run(f, x, z)
