@@ -30,8 +30,8 @@ START_SECONDS = 180.0
 END_SECONDS = 30.0
 """How long a process may take to end after its last case."""
 
-PATIENCE = {"models": 5.0, "semantics/slopes": 5.0}
-"""Multiples of the time limit for the cases of a group: models and programs of many gradients have more to compile."""
+PATIENCE = {"models": 5.0, "semantics/slopes": 5.0, "semantics/attributes": 5.0}
+"""Multiples of the time limit for the cases of a group: models and programs of many calls have more to compile."""
 
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """For cases on a CPU.  A worker forks eager's process, and CUDA works in no copy of a process; autograd asks it there

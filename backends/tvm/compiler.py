@@ -26,7 +26,7 @@ from ..common.cache.versions import processor
 from . import files, fingerprint, machine
 from .options import TvmOptions
 from .runtime import TvmFunction
-from .shapes import PerShape
+from .shapes import PerShape, of_unknown_sizes
 from .sizes import is_dynamic
 
 log = logging.getLogger("torchmux.tvm")
@@ -81,6 +81,8 @@ class Tvm:
             raise_mistake(error)
             reason = _in_a_line(error)
             log.info("no code for all sizes at once: %s", reason)
+            if unknown := of_unknown_sizes(gm):
+                raise NodesRefused(dict.fromkeys(unknown, f"sizes that follow from data: {reason}")) from error
         each = functools.partial(self._compile_one, options=options)
         return PerShape(gm, example_inputs, each, options.shape_limit, bool(request.strict), reason)
 

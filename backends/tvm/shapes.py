@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import FallbackRefused, NodesRefused
@@ -107,6 +108,21 @@ def _hinted(value: Any) -> Any:
         return value.node.hint if isinstance(value, torch.SymInt) else value
     sizes, strides = ([s if type(s) is int else s.node.hint for s in v] for v in (value.shape, value.stride()))
     return torch.empty_strided(sizes, strides, dtype=value.dtype, device="meta")
+
+
+def of_unknown_sizes(gm: GraphModule) -> list[str]:
+    """The nodes that read or make sizes which follow from data: before a call there are none to compile for."""
+    unknown = {node for node in gm.graph.nodes if _follows_from_data(node.meta.get("val"))}
+    computing = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    return [node.name for node in computing if node in unknown or unknown.intersection(node.all_input_nodes)]
+
+
+def _follows_from_data(value: Any) -> bool:
+    for leaf in _pytree.tree_leaves(value):
+        numbers = (*leaf.shape, *leaf.stride()) if isinstance(leaf, torch.Tensor) else (leaf,)
+        if any(isinstance(n, torch.SymInt) and internals.depends_on_data(n) for n in numbers):
+            return True
+    return False
 
 
 def specialize(gm: GraphModule, args: Sequence[Any]) -> GraphModule:

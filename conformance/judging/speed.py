@@ -39,16 +39,15 @@ def slowest(calls: Iterable[tuple[Callable[..., Any], Call]]) -> tuple[float, fl
 
 
 def _beside(original: Callable[..., Any], call: Call) -> tuple[float, float] | None:
-    ours, theirs = call.prepared(call.function), call.prepared(original)
-    _seconds(theirs)
-    eager = _seconds(theirs)
-    if eager < LEAST:
+    theirs = call.prepared(original)
+    if _seconds(theirs) < LEAST or (eager := _seconds(theirs)) < LEAST:
         return None
+    ours = call.prepared(call.function)
     _seconds(ours)
     compiled = float("inf")
     for number in range(_ROUNDS + _MORE):
         eager, compiled = min(eager, _seconds(theirs)), min(compiled, _seconds(ours))
-        settled = number + 1 >= _ROUNDS and compiled <= TIMES * eager
+        settled = compiled <= TIMES * eager if number + 1 >= _ROUNDS else 2 * compiled <= TIMES * eager
         if settled or (number + 1) * (eager + compiled) > _LONGEST:
             break
     return (compiled / eager, eager) if eager >= LEAST else None

@@ -11,6 +11,7 @@ import decimal
 import faulthandler
 import functools
 import gc
+import itertools
 import json
 import locale
 import logging
@@ -407,9 +408,11 @@ def _is_frozen() -> bool:
     """Whether something else was kept from the garbage collector.
 
     Counting takes long once there is much of it, as in a process that makes copies of itself, so that answer is final.
+    The mark is old, and is near the beginning of what is old.
     """
     if _witness:
-        return id(_witness[0]) not in set(map(id, gc.get_objects()))
+        mark = itertools.repeat(_witness[0])
+        return not any(any(map(operator.is_, gc.get_objects(generation), mark)) for generation in (2, 1, 0))
     if not _frozen and gc.get_freeze_count():
         _frozen.append(True)
     return bool(_frozen)

@@ -50,6 +50,7 @@ from . import (
 )
 from .circumstances import (
     algebra,
+    attributes,
     derivatives,
     integers as beside,
     layouts,
@@ -73,6 +74,7 @@ _KINDS = (
     layouts.faults, sequences.faults, derivatives.faults, around.process, around.turns, around.checks,
     algebra.arguments, algebra.numerics, programs.process, programs.state, programs.training,
     rare.numerics, rare.arguments, rare.layout, slopes.faults, values.numerics, values.arguments, values.edges,
+    attributes.numerics, attributes.arguments,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

@@ -29,6 +29,7 @@ from . import (
 )
 from .arguments import (
     algebra,
+    attributes,
     edges,
     everywhere,
     functions,
@@ -50,7 +51,7 @@ SUBJECTS = (
     shapes.case, training.case, modes.case, use.case, gradients.case, dtypes.case, corners.case, turns.case, speed.case,
     windows.case, reductions.case, selections.case, functions.case, algebra.case, edges.case, widths.case,
     identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
-    rare.case, slopes.case, smallest.case, values.case,
+    rare.case, slopes.case, smallest.case, values.case, attributes.case,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -294,6 +295,8 @@ class GraphRecorder(SymbolicNumbers):
             if self.grad_enabled != self.graph_grad:
                 self._follow_grad()
             self._is_empty = False
+        if target is operator.pow and _is_negative(args[0]) and _is_tensor(args[1]):
+            target = torch.pow  # torch.fx writes -2 ** x, which is the opposite of a power
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
         if self.calls_of_modules:
@@ -418,6 +421,14 @@ def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:
     if kind == "call_method":
         return getattr(args[0], target)(*args[1:], **kwargs)
     return target(*args, **kwargs)
+
+
+def _is_negative(argument: Any) -> bool:
+    return isinstance(argument, (int, float)) and math.copysign(1.0, argument) < 0
+
+
+def _is_tensor(argument: Any) -> bool:
+    return isinstance(argument, torch.fx.Node) and isinstance(argument.meta.get("example_value"), torch.Tensor)
 
 
 def _holds_numpy(value: Value) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import subprocess
 import sys
@@ -36,12 +35,12 @@ def _needs(backend):
 @pytest.mark.parametrize(
     ("backend", "parts"),
     [
-        *((backend, parts) for backend in BACKENDS for parts in BY_DEFAULT[backend]),
+        *((backend, BY_DEFAULT[backend]) for backend in BACKENDS),
         *(
             pytest.param(backend, (part,), marks=[pytest.mark.slow])
             for backend in BACKENDS
             for part in range(1, PARTS + 1)
-            if part not in itertools.chain(*BY_DEFAULT[backend])
+            if part not in BY_DEFAULT[backend]
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "+".join(map(str, value)),

@@ -9,6 +9,7 @@ from torchmux.conformance import collect
 from torchmux.conformance.case import Trial
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", list(collect.cases("quick", ("semantics/special/*",))), ids=lambda case: case.id)
 def test_it_runs_in_graphs(case):
     torchmux.reset()

@@ -6,6 +6,6 @@
 * ``sequences``: behind another operator, with which a compiler joins it; ``derivatives``: when derived twice;
 * ``surroundings``: around calls, and on what others registered; ``programs``: around programs and their process;
 * ``algebra``: in transforms, matrices, special functions, and for what generated code has limits;
-* ``slopes``: gradients of one argument; ``values``: at numbers where functions are exact, with tensors that are small
-  or long, and with what operators refuse.
+* ``attributes``: with some values of arguments that are no tensors; ``slopes``: gradients of one argument;
+* ``values``: at numbers where functions are exact, with tensors that are small or long, and with what operators refuse.
 """

@@ -6,5 +6,6 @@
 * ``slopes``: the gradient of each argument, at kinks and ties as well;
 * ``values``: numbers at which functions are exact, far from zero or not finite, and places of each kind;
 * ``smallest``: tensors without dimensions, without elements and without a batch, and values that are refused;
+* ``attributes``: arguments that are no tensors, in pairs;
 * ``rare``: operators that few programs have.
 """

@@ -375,3 +375,31 @@ def test_masked_fill(number, dtype) -> None:
 
     x = (torch.randn(3, 4) * 9).to(dtype)
     torch.testing.assert_close(torchmux.compile(f, backend="tvm", strict=True)(x), f(x), equal_nan=True)
+
+
+def test_where_sizes_follow_from_data_no_numbers_are_made_up(monkeypatch) -> None:
+    """What TVM compiles for given sizes only stays torch's, and the rest of the graph is compiled."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    from torchmux.backends.tvm import compiler
+    from torchmux.registry.errors import NodesRefused
+    from torchmux.registry.spec import CompileRequest
+
+    env, graph = ShapeEnv(), torch.fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    first, other = (graph.call_function(torch.ops.aten.exp.default, (node,)) for node in (x, y))
+    graph.output((first, other))
+    with FakeTensorMode(shape_env=env):
+        unknown, known = torch.empty(env.create_unbacked_symint(), 3), torch.empty(3)
+    for node, value in ((x, unknown), (first, unknown), (y, known), (other, known)):
+        node.meta["val"] = value
+
+    def for_given_sizes(*_: object) -> None:
+        raise ValueError("a size is no number")
+
+    adapter = compiler.Tvm()
+    monkeypatch.setattr(adapter, "_compile_one", for_given_sizes)
+    with pytest.raises(NodesRefused) as refused:
+        adapter.compile(torch.fx.GraphModule({}, graph), [unknown, known], CompileRequest("tvm"))
+    assert refused.value.reasons == {first.name: "sizes that follow from data: a size is no number"}
