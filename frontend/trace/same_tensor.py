@@ -15,7 +15,8 @@ from ..values.tensors import TensorValue
 # Operators that share memory with their operand but always return a new object.
 _NEW_VIEWS = frozenset(
     {"getitem", "transpose", "permute", "view", "t", "expand", "detach", "unbind", "select", "narrow", "unsqueeze",
-     "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold",
+     "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold", "reshape",
+     "expand",
      "as_strided", "view_as_real", "view_as_complex", "autograd_function"}
 )  # fmt: skip
 

@@ -158,7 +158,10 @@ class TensorValue(GraphValue):
         return self.example
 
     def hash_key(self, tr: Tracer) -> Any:
-        return self  # tensors hash by identity
+        """Tensors hash by identity, which is that of an argument if an operator has returned it as it was."""
+        if tr.may_be_operand(self):
+            raise GraphBreak(OPERATION, f"{self.describe()}, which may be another tensor, as a key")
+        return self
 
     # --- attributes ------------------------------------------------------------------------------------------------
 

@@ -66,6 +66,14 @@ def case_id_of_what_may_be_its_operand(x):
 
 
 @case()
+def case_key_that_may_be_its_operand(x):
+    y = x * 2
+    found = {x: 1, y: 2}
+    same = torch.broadcast_tensors(y)[0], x.contiguous(), y.float(), y.view(3, 4)
+    return y, [found.get(each) for each in same], same[0] in {y}
+
+
+@case()
 def case_id_of_an_argument_as_a_key(x):
     seen = {id(x)}
     return x + (id(x) in seen)
