@@ -37,6 +37,8 @@ _PURE_METHODS = {
     )
     for name in names.split()
 }
+# What the context of an ``autograd.Function`` reads in C, and no code of a program changes.
+_NEEDS_INPUT_GRAD = getattr(torch.autograd.function.BackwardCFunction, "needs_input_grad")  # noqa: B009
 OWN_CLASS = object.__dict__["__class__"]
 
 
@@ -177,7 +179,7 @@ class ObjectValue(Value):
             if self.namespace is None:
                 self.namespace = InstanceDictValue(self)
             return self.namespace
-        if isinstance(raw, types.MemberDescriptorType):
+        if isinstance(raw, types.MemberDescriptorType) or raw is _NEEDS_INPUT_GRAD:
             return self.own(tr, name, slot=raw)
         if name == "__doc__":
             return tr.lift(self.cls).getattr(tr, name)
