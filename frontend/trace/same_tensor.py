@@ -16,7 +16,7 @@ from ..values.tensors import TensorValue
 _NEW_VIEWS = frozenset(
     {"getitem", "transpose", "permute", "view", "t", "expand", "detach", "unbind", "select", "narrow", "unsqueeze",
      "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold", "reshape",
-     "expand", "as_strided", "view_as_real", "view_as_complex", "autograd_function"}
+     "as_strided", "view_as_real", "view_as_complex", "autograd_function"}
 )  # fmt: skip
 
 
