@@ -124,8 +124,12 @@ class Output(FrameWriter):
         """Iterators of loops that continue after the graph may be torchmux's objects: only the loop holds them."""
         pending = [value for value in stack if value not in visible]
         self.direct.update(pending)
+        seen: set[Value] = set()
         while pending:
             value = pending.pop()
+            if value in seen:
+                continue  # a list may contain itself
+            seen.add(value)
             if isinstance(value, ObjectValue) and value.cls in STANDS_FOR and value not in self.unseen:
                 self.unseen.add(value)
                 pending.extend(v for v in value.attrs.values() if isinstance(v, Value))

@@ -28,9 +28,11 @@ from ..values.classes import ClassValue, RealValue, allocate
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.iteration import IteratorValue
 from ..values.containers.mappings import DictValue
-from ..values.containers.sequences import TupleValue
+from ..values.containers.sequences import ListValue, TupleValue
+from ..values.containers.sets import SetValue
 from ..values.descriptors import MethodValue
 from ..values.exceptions import TracebackValue
+from ..values.facets.identities import IdValue, KnownIdValue
 from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue, of_protocol
 from ..values.tensors import TensorValue
@@ -198,19 +200,25 @@ def next_(tr: Tracer, value: Value, *default: Value) -> Value:
     raise Raised(tr.make_exception(StopIteration))
 
 
+# What is one object for as long as the trace knows it by one value.
+_HAVE_ADDRESSES = (TensorValue, ObjectValue, ListValue, DictValue, SetValue)
+
+
 @handles(id)
 def id_(tr: Tracer, value: Value) -> Value:
     real = _known_tensor(tr, value)
     if real is not MISSING:
         assert value.source is not None
         tr.guards.is_object(value.source, real)
-        return ConstValue(id(real))
+        return KnownIdValue(value, real)
     real = value.real()
-    if real is MISSING or not isinstance(value, (RealValue, ObjectValue)):
+    if real is not MISSING and isinstance(value, (RealValue, ObjectValue)):
+        if isinstance(value, ObjectValue) and value.source is not None:
+            tr.guards.is_object(value.source, real)
+        return KnownIdValue(value, real)
+    if not isinstance(value, _HAVE_ADDRESSES):
         raise GraphBreak(breaks.OPERATION, f"id() of {value.describe()}")
-    if isinstance(value, ObjectValue) and value.source is not None:
-        tr.guards.is_object(value.source, real)
-    return ConstValue(id(real))
+    return IdValue(value)
 
 
 def _known_tensor(tr: Tracer, value: Value) -> Any:
@@ -232,7 +240,7 @@ def hash_(tr: Tracer, value: Value) -> Value:
             return of_protocol(method.call(tr, [], {}), "__hash__")
     if value.is_const():
         return tr.fold(hash, [value.const(tr)], {})
-    if isinstance(value, TensorValue) and _known_tensor(tr, value) is not MISSING:
+    if isinstance(value, TensorValue):
         return id_(tr, value)  # which is what a tensor's hash is
     raise GraphBreak(breaks.OPERATION, f"hash() of {value.describe()}")
 

@@ -12,12 +12,14 @@ import torch
 from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Value
+from ..values.builtin_methods import BuiltinMethodValue
 from ..values.classes import RealValue
 from ..values.constants import ConstValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue
 from ..values.containers.sequences import ListValue, RangeValue, TupleValue
 from ..values.containers.sets import SetValue
+from ..values.facets.identities import IdValue, KnownIdValue
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue
@@ -106,6 +108,35 @@ class MemoValue(Value):
 
     def pytype(self) -> type:
         return dict
+
+    def describe(self) -> str:
+        return "the memo of copy.deepcopy"
+
+    def _original(self, key: Value) -> Value:
+        """What a key is the address of."""
+        if isinstance(key, (IdValue, KnownIdValue)):
+            return key.of
+        raise GraphBreak(breaks.C_FUNCTION, f"{key.describe()} as a key of {self.describe()}")
+
+    def contains(self, tr: Tracer, item: Value) -> Value:
+        return ConstValue(self._original(item) in self.copies)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        found = self.copies.get(self._original(key))
+        if found is None:
+            raise GraphBreak(breaks.C_FUNCTION, f"{key.describe()}, which {self.describe()} lacks")
+        return found
+
+    def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
+        self.copies[self._original(key)] = value
+
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "get" and len(args) in (1, 2) and not kwargs:
+            return self.copies.get(self._original(args[0])) or (args[1] if len(args) > 1 else ConstValue(None))
+        raise GraphBreak(breaks.C_FUNCTION, f"method {name!r} of {self.describe()}")
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return BuiltinMethodValue(self, dict, name)
 
 
 def _deep(tr: Tracer, value: Value, memo: dict[Value, Value]) -> Value:

@@ -196,6 +196,22 @@ def is_same_size(tr: Tracer, left: Value, right: Value) -> Value:
     return ConstValue(tr.equal(left.getattr(tr, "shape"), right.getattr(tr, "shape")))
 
 
+@handles(torch.equal)
+def equal(tr: Tracer, left: Value, right: Value) -> Value:
+    """Known without the numbers if the sizes differ, or if the tensors are one that holds no nan."""
+    if isinstance(left, TensorValue) and isinstance(right, TensorValue) and _are_alike(left.example, right.example):
+        may_hold_nan = left.example.is_floating_point() or left.example.is_complex()
+        if not may_hold_nan and left.node is not None and left.node is right.node:
+            return ConstValue(True)
+        if not is_same_size(tr, left, right).truth(tr):
+            return ConstValue(False)
+    return tr.emit("call_function", torch.equal, [left, right], {})
+
+
+def _are_alike(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return type(left) is type(right) and left.dtype == right.dtype and left.device == right.device
+
+
 @handles(torch.result_type)
 def result_type(tr: Tracer, *values: Value, **named: Value) -> Value:
     return tr.fold(torch.result_type, [v.fake(tr) for v in [*values, *named.values()]], {})

@@ -18,7 +18,7 @@ def _is_none(frame: Frame) -> bool:
 
 def _truth(frame: Frame, value: Value, if_true: int, if_false: int) -> bool:
     """Which way a branch goes; the ways are micro-ops."""
-    found = expected(frame.tr, frame.program, value, if_true, if_false)
+    found = expected(frame.tr, frame.code, frame.program, value, if_true, if_false)
     return value.truth(frame.tr) if found is None else found
 
 

@@ -24,6 +24,8 @@ from . import (
     itertools_,
     mappings,
     operator_,
+    paths,
+    patterns,
     sets,
 )
 from .tables import INSTANCE_POLYFILLS, METHOD_POLYFILLS, POLYFILLS, STANDS_FOR, lookup
@@ -41,5 +43,5 @@ __all__ = [
 # ``autograd_``, ``optim_`` and ``statistics_``, are imported where they are used.
 MODULES = (
     builtins_, collections_, combinatorics, containers, contexts, functools_, heapq_, itertools_, mappings,
-    operator_, sets,
+    operator_, paths, patterns, sets,
 )  # fmt: skip

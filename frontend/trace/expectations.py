@@ -1,11 +1,13 @@
 """Branches that only raise: ``assert mask.any()``, ``if not valid.all(): raise ValueError(...)``.
 
 Which way such a branch goes is data, yet a program that works goes one way.  The trace takes that way and has the graph
-return the condition; ``capture.assumed_branches`` is what becomes of that.
+return the condition; ``capture.assumed_branches`` is what becomes of that.  What the constraints of torch's
+distributions check is expected to hold as well.
 """
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -54,10 +56,15 @@ def _only_raises(program: Program, start: int) -> bool:
     return True
 
 
-def expected(tr: Tracer, program: Program, value: Any, if_true: int, if_false: int) -> bool | None:
+def expected(
+    tr: Tracer, code: types.CodeType, program: Program, value: Any, if_true: int, if_false: int
+) -> bool | None:
     """What a branch on ``value`` is taken to do, noted in the trace; None where that is not to be guessed."""
     if not isinstance(value, TensorValue) or not may_expect(tr, value):
         return None
+    if code.co_filename == torch.distributions.constraints.__file__:  # what it returns, the caller raises for
+        expect(tr, value, True)
+        return True
     true_raises, false_raises = only_raises(program, if_true), only_raises(program, if_false)
     if true_raises == false_raises:
         return None

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from torchmux import torch_internals as ti
@@ -20,7 +19,7 @@ from ..breaks import GraphBreak
 from ..values import arrays
 from ..values.arrays import ARRAYS
 from ..values.base import MISSING, Raised, Value
-from ..values.constants import ConstValue, SymValue, operand, sym_result
+from ..values.constants import HAVE_TWINS, ConstValue, SymValue, has_no_twin, operand, sym_result
 from ..values.containers import array_items
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
@@ -28,6 +27,7 @@ from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
 from ..values.exceptions import ExceptionValue
+from ..values.facets.identities import IdValue, are_one
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.facets.references import NewWeakrefValue
 from ..values.objects import ObjectValue, of_protocol
@@ -38,22 +38,11 @@ from ..values.texts import format_args, formatted, text_arg
 from .enumerations import ask_member
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY, unsupported
 from .protocols import has_members
-from .same_tensor import may_be_one
+from .same_tensor import may_be_one, may_be_operand
 from .subclasses import SubclassValue
 from .tracer import Tracer
 
-# Classes of constants of which equal objects need not be the same.
-_HAVE_TWINS = frozenset(
-    {int, float, complex, str, bytes, torch.device, np.float64, np.float32, np.int64, np.int32, np.bool_}
-)
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
-
-
-def _has_no_twin(value: Any) -> bool:
-    """Whether CPython has only one object of this value."""
-    if type(value) is int:
-        return -5 <= value <= 256
-    return type(value) in (str, bytes) and len(value) < 2 and value.isascii()
 
 
 def _unknown_identity() -> GraphBreak:
@@ -402,6 +391,8 @@ class Operators(Tracer):
             raise GraphBreak(breaks.OPERATION, "nan in a container: which nan it is decides what is found")
         if any(isinstance(side, (TensorValue, ObjectValue, *ARRAYS)) for side in (left, right)):
             return self.compare("==", left, right).truth(self)
+        if isinstance(left, IdValue) or isinstance(right, IdValue):
+            return are_one(self, left, right)
         if isinstance(left, SymValue) or isinstance(right, SymValue):
             found = self._symbolic(operator.eq, left, right)
             return found.truth(self) if found is not None else False
@@ -470,7 +461,7 @@ class Operators(Tracer):
                 return left.truth(self) is right.truth(self)
             if not self.compare("==", left, right).truth(self):
                 return False
-            if not any(isinstance(side, ConstValue) and _has_no_twin(side.value) for side in (left, right)):
+            if not any(isinstance(side, ConstValue) and has_no_twin(side.value) for side in (left, right)):
                 raise _unknown_identity()
             return True
         if isinstance(left, TensorValue) and isinstance(right, TensorValue):
@@ -491,12 +482,15 @@ class Operators(Tracer):
             self.identity_matters(left, right)
         return False
 
+    def may_be_operand(self, value: Value) -> bool:
+        return may_be_operand(value)
+
     def _is_same_constant(self, left: ConstValue, right: ConstValue) -> bool:
         """``is`` between constants: equal ones may or may not be one object, and other guards tell only equality."""
         a, b = left.value, right.value
-        if type(a) is not type(b) or not (type(a) in _HAVE_TWINS or ti.is_placement(type(a))):
+        if type(a) is not type(b) or not (type(a) in HAVE_TWINS or ti.is_placement(type(a))):
             return a is b
-        if a != b or _has_no_twin(a):
+        if a != b or has_no_twin(a):
             return a is b
         for side in (left, right):
             if side.source is not None:

@@ -10,6 +10,7 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.kinds.classes import IsInstance
 from ..values.base import MISSING, Value
+from ..values.constants import CONST_TYPES
 from ..values.objects import ObjectValue
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def has_members(tr: Tracer, value: Value, protocol: Any) -> bool:
     Raises:
         GraphBreak: the trace has made or changed the object, or code of the program decides.
     """
+    if value.pytype() in CONST_TYPES and protocol.__module__ == "typing":
+        return issubclass(value.pytype(), protocol)  # nobody changes such a class
     unclear = GraphBreak(breaks.OPERATION, f"isinstance() with protocol {protocol.__qualname__}")
     if type(value) is not ObjectValue or value.obj is MISSING or value.source is None or value.attrs:
         raise unclear

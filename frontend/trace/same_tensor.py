@@ -9,10 +9,13 @@ import torch
 
 from torchmux import torch_internals as ti
 
+from ..values.base import Value
+from ..values.tensors import TensorValue
+
 # Operators that share memory with their operand but always return a new object.
 _NEW_VIEWS = frozenset(
     {"getitem", "transpose", "permute", "view", "t", "expand", "detach", "unbind", "select", "narrow", "unsqueeze",
-     "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold",
+     "squeeze", "swapaxes", "movedim", "split", "chunk", "tensor_split", "unflatten", "diagonal", "unfold", "reshape",
      "as_strided", "view_as_real", "view_as_complex", "autograd_function"}
 )  # fmt: skip
 
@@ -20,6 +23,11 @@ _NEW_VIEWS = frozenset(
 def may_be_one(left: Any, right: Any) -> bool:
     """Whether two different nodes may be the same tensor object."""
     return _origin(left) is _origin(right)
+
+
+def may_be_operand(value: Value) -> bool:
+    """Whether an operator may have returned one of its arguments as this tensor."""
+    return isinstance(value, TensorValue) and value.node is not None and _origin(value.node) is not value.node
 
 
 def _origin(node: Any) -> Any:

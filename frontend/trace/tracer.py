@@ -350,6 +350,9 @@ class Operating(Protocol):
     def is_same(self, left: Value, right: Value) -> bool:
         """``left is right``."""
 
+    def may_be_operand(self, value: Value) -> bool:
+        """Whether an operator may have returned one of its arguments as this tensor."""
+
     def is_instance(self, value: Value, cls: Any) -> bool:
         """``isinstance`` against one real class."""
 

@@ -192,7 +192,7 @@ class ClassValue(RealValue):
         cls = self.obj
         if tr.effects.class_attribute(cls, name) is None:
             raw = tr.static_lookup(cls, name)
-            is_data = not hasattr(type(raw), "__get__") and tr.is_settled_class(type(raw))
+            is_data = not hasattr(type(raw), "__get__")
             is_plain = type(cls) is type and not tr.is_settled_class(cls) and not name.startswith("__")
             if not is_plain or not (raw is MISSING or is_data):
                 raise GraphBreak(OPERATION, f"setting attribute {name!r} of class {cls.__qualname__}")
@@ -200,7 +200,8 @@ class ClassValue(RealValue):
                 tr.guard_lookup(cls, name, MISSING)
             else:
                 tr.guards.type_is(Attr(Const(cls, cls.__qualname__), name), type(raw))
-        if hasattr(value.pytype(), "__get__") or not (value.is_const() or isinstance(value, _DATA)):
+                tr.guard_lookup(type(raw), "__get__", MISSING)
+        if hasattr(value.pytype(), "__get__") or not (value.is_const() or isinstance(value, (*_DATA, ObjectValue))):
             raise GraphBreak(OPERATION, f"{value.describe()} as attribute {name!r} of class {cls.__qualname__}")
         tr.effects.store_class_attribute(cls, name, value)
 

@@ -34,6 +34,11 @@ CONST_TYPES: frozenset[type] = frozenset(
     }
 )  # fmt: skip
 
+# Of these, the classes of which equal objects need not be the same.
+HAVE_TWINS = frozenset(
+    {int, float, complex, str, bytes, torch.device, np.float64, np.float32, np.int64, np.int32, np.bool_}
+)
+
 # Kept out of folding: they return fresh mutable objects, read the outside world, or take unbounded time.
 _UNSAFE_METHODS = frozenset({"__reduce__", "__reduce_ex__", "__getattribute__", "__init_subclass__", "__setattr__"})
 
@@ -41,6 +46,13 @@ _UNSAFE_METHODS = frozenset({"__reduce__", "__reduce_ex__", "__getattribute__", 
 def is_const_object(obj: Any) -> bool:
     cls = type(obj)
     return cls in CONST_TYPES or isinstance(obj, enum.Enum)
+
+
+def has_no_twin(value: Any) -> bool:
+    """Whether CPython has only one object of this value."""
+    if type(value) is int:
+        return -5 <= value <= 256
+    return type(value) in (str, bytes) and len(value) < 2 and value.isascii()
 
 
 class ConstValue(Value):

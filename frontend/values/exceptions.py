@@ -38,11 +38,12 @@ class TracebackValue(Value):
 class ExceptionValue(ObjectValue):
     """An exception object; ``args`` is what ``BaseException.args`` holds."""
 
-    __slots__ = ("args",)
+    __slots__ = ("args", "has_traceback")
 
     def __init__(self, cls: type, args: list[Value], obj: Any = MISSING, source: Source | None = None) -> None:
         super().__init__(cls, obj, source)
         self.args = TupleValue(args)
+        self.has_traceback = False
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         if name == "args":
@@ -71,6 +72,8 @@ class ExceptionValue(ObjectValue):
             return ConstValue(None)
         if self.obj is MISSING and name == "__suppress_context__":
             return ConstValue(False)
+        if self.obj is MISSING and name == "__traceback__":
+            return TracebackValue() if self.has_traceback else ConstValue(None)
         raise GraphBreak(OPERATION, f"{name} of an exception")
 
     def set_plain(self, tr: Tracer, name: str, value: Value) -> None:
@@ -96,6 +99,7 @@ class ExceptionValue(ObjectValue):
 
     def raised_while(self, handled: Value | None) -> None:
         """Remember, as Python does, which exception was being handled when this one was raised."""
+        self.has_traceback = True
         if handled is not None and handled is not self and self.obj is MISSING:
             self.attrs.setdefault("__context__", handled)
 
@@ -104,11 +108,19 @@ class ExceptionValue(ObjectValue):
             self.args = TupleValue(args)
             self.take(kwargs)
             return ConstValue(None)
-        if name == "with_traceback":
-            return self
+        if name == "with_traceback" and len(args) == 1:
+            return self._with_traceback(args[0])
         if name in ("__str__", "__repr__"):
             return self._text(tr, name)
         return super().call_c_method(tr, object if cls is BaseException else cls, name, args, kwargs)
+
+    def _with_traceback(self, traceback: Value) -> Value:
+        """The exception with another traceback, of which a trace knows only whether there is one."""
+        is_none = traceback.pytype() is types.NoneType
+        if not is_none and not isinstance(traceback, TracebackValue):
+            raise GraphBreak(OPERATION, f"with_traceback({traceback.describe()})")
+        self.has_traceback = not is_none
+        return self
 
     def _text(self, tr: Tracer, name: str) -> Value:
         """The text of the nearest builtin class: ``KeyError`` and ``OSError`` have their own."""

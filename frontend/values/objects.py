@@ -32,11 +32,13 @@ _NONE_MOVED: set[str] = set()
 _PURE_METHODS = {
     (cls, name)
     for cls, names in (
-        (re.Pattern, "match search fullmatch findall split sub subn"),
+        (re.Pattern, "match search fullmatch findall finditer split sub subn"),
         (re.Match, "__getitem__ group groups groupdict start end span expand"),
     )
     for name in names.split()
 }
+# What the context of an ``autograd.Function`` reads in C, and no code of a program changes.
+_NEEDS_INPUT_GRAD = getattr(torch.autograd.function.BackwardCFunction, "needs_input_grad")  # noqa: B009
 OWN_CLASS = object.__dict__["__class__"]
 
 
@@ -177,7 +179,7 @@ class ObjectValue(Value):
             if self.namespace is None:
                 self.namespace = InstanceDictValue(self)
             return self.namespace
-        if isinstance(raw, types.MemberDescriptorType):
+        if isinstance(raw, types.MemberDescriptorType) or raw is _NEEDS_INPUT_GRAD:
             return self.own(tr, name, slot=raw)
         if name == "__doc__":
             return tr.lift(self.cls).getattr(tr, name)
@@ -441,9 +443,13 @@ class ObjectValue(Value):
         if (self.cls, name) in _PURE_METHODS and all(v.is_const() for v in (*args, *kwargs.values())):
             if self.source is not None:
                 tr.guards.is_object(self.source, self.obj)
-            return tr.fold(
-                getattr(self.obj, name), [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()}
-            )
+            function = getattr(self.obj, name)
+            given, named = [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()}
+            if name == "finditer":  # nothing tells when a match is looked for
+                return tr.fold(lambda: list(function(*given, **named)), [], {}).iter(tr)
+            return tr.fold(function, given, named)
+        if (polyfill := tr.method_polyfill(cls, name)) is not None:
+            return polyfill.call(tr, [self, *args], kwargs)
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name}")
 
     def _object_method(self, tr: Tracer, name: str, args: list[Value]) -> Value:

@@ -55,7 +55,7 @@ _CONST_METHODS = frozenset(
     {"dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "is_signed", "element_size", "get_device",
      "is_inference", "is_conj", "is_neg"}
 )  # fmt: skip
-_BY_FUNCTION = frozenset(("cov", "corrcoef"))
+_BY_FUNCTION = frozenset(("cov", "corrcoef", "equal"))
 """Methods that mean what the function of torch means that has their name."""
 _SHAPE_METHODS = frozenset(
     {"size", "stride", "numel", "nelement", "storage_offset", "sym_size", "sym_numel", "__len__"}
@@ -158,7 +158,10 @@ class TensorValue(GraphValue):
         return self.example
 
     def hash_key(self, tr: Tracer) -> Any:
-        return self  # tensors hash by identity
+        """Tensors hash by identity, which is that of an argument if an operator has returned it as it was."""
+        if tr.may_be_operand(self):
+            raise GraphBreak(OPERATION, f"{self.describe()}, which may be another tensor, as a key")
+        return self
 
     # --- attributes ------------------------------------------------------------------------------------------------
 

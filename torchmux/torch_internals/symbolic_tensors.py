@@ -25,12 +25,20 @@ class SymbolicTensors(TorchFunctionMode):
             numbers = tree_leaves(args[0])
             inferred = _dtype_of(numbers)
             dtype = kwargs.get("dtype") or inferred
-            if dtype is not None and inferred is not None and _holds(dtype, numbers) and _shape_of(args[0]) is not None:
+            if dtype is not None and inferred is not None and _shape_of(args[0]) is not None and _holds(dtype, numbers):
                 return _stacked(args[0], dtype, kwargs.get("device"))
         if func is torch.unravel_index:  # makes such tensors, where this mode is off
             with self:
                 return torch.functional._unravel_index(*args, **kwargs).unbind(-1)
         return func(*args, **kwargs)
+
+
+# Up to which numbers a float becomes an integer; ``torch.tensor`` refuses some that are a little larger.
+_MOST = {torch.int8: 2.0**6, torch.int16: 2.0**14, torch.int32: 2.0**30, torch.int64: 2.0**52}
+# Dtypes that take every float: what is too large is infinity there, or true.
+_UNLIMITED = (
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128, torch.bool,
+)  # fmt: skip
 
 
 def _dtype_of(numbers: list[Any]) -> torch.dtype | None:
@@ -43,8 +51,15 @@ def _dtype_of(numbers: list[Any]) -> torch.dtype | None:
 
 
 def _holds(dtype: torch.dtype, numbers: list[Any]) -> bool:
-    """Whether ``torch.full`` makes of floats what ``torch.tensor`` does: it refuses what is too large for a dtype."""
-    return dtype in (torch.float32, torch.float64) or not any(isinstance(n, torch.SymFloat) for n in numbers)
+    """Whether operators make of floats what ``torch.tensor`` does, which refuses what an integer cannot hold.
+
+    Where that depends on the numbers, the graph is guarded to get small ones.
+    """
+    floats = [n for n in numbers if isinstance(n, torch.SymFloat)]
+    if dtype in _UNLIMITED or not floats:
+        return True
+    most = _MOST.get(dtype)
+    return most is not None and all(-most <= n and n <= most for n in floats)
 
 
 def _shape_of(data: Any) -> tuple[int, ...] | None:
@@ -59,6 +74,6 @@ def _shape_of(data: Any) -> tuple[int, ...] | None:
 def _stacked(data: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
     if isinstance(data, (list, tuple)):
         return torch.stack([_stacked(part, dtype, device) for part in data])
-    if isinstance(data, torch.SymFloat):  # what is too large for a dtype is infinity here, and an error in torch.full
+    if isinstance(data, torch.SymFloat):  # what is too large for a dtype is an error in torch.full
         return torch.scalar_tensor(data, dtype=torch.float64, device=device).to(dtype)
     return torch.full((), data, dtype=dtype, device=device)

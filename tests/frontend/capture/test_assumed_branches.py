@@ -106,6 +106,19 @@ def test_distributions_validate_their_arguments(monkeypatch):
     assert graphs(compiled) == 1
 
 
+def test_what_constraints_check_is_expected_to_hold():
+    def fn(x, matrix):
+        return torch.distributions.MultivariateNormal(x, matrix).log_prob(x + 1)
+
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X, torch.eye(3)), fn(X, torch.eye(3)))
+    skewed = torch.eye(3) + torch.arange(9.0).view(3, 3)
+    for bad in (-torch.eye(3), skewed, torch.eye(3) / 0):
+        same_error(compiled, fn, X, bad)
+    assert torch.equal(compiled(X, torch.eye(3) * 2), fn(X, torch.eye(3) * 2))
+    assert graphs(compiled) == 1
+
+
 def test_effects_and_random_numbers_of_a_call_that_raises():
     def run(call):
         seen = []

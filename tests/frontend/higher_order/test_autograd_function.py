@@ -522,3 +522,33 @@ def test_under_other_backends(other):
     torch.testing.assert_close(x.grad, y.grad)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), Scaled.apply(x, 2.0).sin())
+
+
+class Broken(Function):
+    """A forward that runs in eager, in pieces, with torch's own context."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        torchmux.graph_break()
+        ctx.asked = ctx.needs_input_grad
+        ctx.save_for_backward(x, y)
+        return x * y + sum(ctx.needs_input_grad)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad * y * sum(ctx.asked), grad * x
+
+
+def test_which_gradients_are_needed_is_asked_outside_of_a_graph():
+    compiled = torchmux.compile(lambda x, y: Broken.apply(x, y) * 2, backend="eager")
+    for needed in ((True, False), (False, True), (True, True), (False, False), (True, False)):
+        found, expected = [], []
+        for results, function in ((found, compiled), (expected, lambda x, y: Broken.apply(x, y) * 2)):
+            inputs = [vector().detach().requires_grad_(each) for each in needed]
+            out = function(*inputs)
+            if any(needed):
+                out.sum().backward()
+            results += [out, *(each.grad for each in inputs)]
+        assert all(a is b is None or torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert not any("needs_input_grad" in each.reason for each in torchmux.report(compiled).breaks)

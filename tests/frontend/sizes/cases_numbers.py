@@ -285,7 +285,7 @@ def float_as_a_tensor(x, k):
     return x * torch.tensor(k), torch.tensor([k, 2 * k, 3], dtype=torch.float64)
 
 
-@case(floats(0.25, 0.5, 0.75), compiles=3)
+@case(floats(0.25, 0.5, 0.75, 7000.7, 1e6))
 def float_as_a_tensor_of_half_precision(x, k):
     return x.half() * torch.tensor(k, dtype=torch.float16), torch.tensor(k * 9, dtype=torch.int64)
 

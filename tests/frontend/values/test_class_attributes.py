@@ -140,3 +140,36 @@ def test_a_class_method_in_c_has_the_handler_of_its_descriptor(monkeypatch):
 
     compiled = torchmux.compile(f, backend="eager", fullgraph=True)
     assert compiled(torch.ones(2))[1:] == ((bytes, "ab"), (bytes, "cd"))
+
+
+def test_objects_of_the_program_as_attributes():
+    class Held:
+        def __init__(self, value):
+            self.value = value
+
+    class Holder:
+        last = None
+        count = 0
+
+    def fn(x):
+        before = Holder.last
+        Holder.last = Held(x * 2)
+        Holder.last.value = Holder.last.value + 1
+        Holder.count += 1
+        return x if before is None else x + before.value
+
+    def outcomes(function):
+        Holder.last, Holder.count = None, 0
+        results = [(function(torch.ones(3) * n), Holder.last.value, Holder.count) for n in (1, 2, 3)]
+        Holder.last = Held(torch.ones(3))
+        results.append((function(torch.ones(3)), Holder.last.value, Holder.count))
+        Held.__get__ = lambda held, instance, owner: Held(held.value * 5)  # now its objects are descriptors
+        try:
+            results.append((function(torch.ones(3)), vars(Holder)["last"].value, Holder.count))
+        finally:
+            del Held.__get__
+        return results
+
+    compiled = torchmux.compile(fn, backend="eager")
+    for found, expected in zip(outcomes(compiled), outcomes(fn), strict=True):
+        assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(found, expected, strict=True))
