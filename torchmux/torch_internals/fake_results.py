@@ -293,6 +293,8 @@ def _of_counts(args: Sequence[Any]) -> torch.dtype:
 _DTYPES: dict[Any, Callable[[Sequence[Any]], torch.dtype]] = {
     _aten.huber_loss.default: lambda args: args[0].dtype,
     _aten.bincount.default: _of_counts,
+    # Fakes of a bool to the power of a bool are of int64.
+    _aten.pow.Tensor_Scalar: lambda args: torch.result_type(*args[:2]),
 }
 """The true dtypes of operators with one result."""
 

@@ -212,3 +212,13 @@ def test_pivots_are_not_tried(monkeypatch) -> None:
     for got, wanted in zip(found, function(x, b), strict=True):
         torch.testing.assert_close(got, wanted)
     assert not any("solve" in name or "unpack" in name for name in tried)
+
+
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
+def test_power_of_bools(backend: str) -> None:
+    def function(m: torch.Tensor) -> list[torch.Tensor]:
+        return [m**True, m**False, m**2, m.to(torch.uint8) ** True]
+
+    m = torch.tensor([True, False, True])
+    for got, expected in zip(torchmux.compile(function, backend=backend)(m), function(m), strict=True):
+        assert got.dtype is expected.dtype and torch.equal(got, expected)
