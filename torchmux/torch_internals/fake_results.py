@@ -126,7 +126,7 @@ def _as_a_sum(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
 
 
 def strides_of_sum(*given: torch.Tensor) -> tuple[Any, ...]:
-    """The strides of a result whose elements are computed from those of ``given``, of any float types, by one kernel."""
+    """The strides of a result whose elements one kernel computes from those of ``given``."""
     wide = [torch.empty_strided(a.shape, a.stride(), dtype=torch.float32, device=a.device) for a in given]
     return tuple(functools.reduce(torch.add, wide).stride())
 
@@ -302,6 +302,8 @@ def _of_counts(args: Sequence[Any]) -> torch.dtype:
 _DTYPES: dict[Any, Callable[[Sequence[Any]], torch.dtype]] = {
     _aten.huber_loss.default: lambda args: args[0].dtype,
     _aten.bincount.default: _of_counts,
+    # Fakes of a bool to the power of a bool are of int64.
+    _aten.pow.Tensor_Scalar: lambda args: torch.result_type(*args[:2]),
 }
 """The true dtypes of operators with one result."""
 

@@ -95,6 +95,8 @@ class ShortPasses:
     def forward(self, ctx: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The forward pass: the results, with all that either way of the backward pass needs in ``ctx``."""
         plain = self._plain
+        if plain.written:
+            torch.autograd.graph.increment_version([args[at] for at in plain.written])
         if is_any_autocast_enabled():
             with disable_autocast():
                 found = self._forward(*args)
@@ -187,12 +189,14 @@ def _laid_out(gradient: torch.Tensor, known: Any, sizes: Any, strides: Any) -> t
 class PlainPasses:
     """Where things stand in what the two passes of :func:`compiled_function` get and return, in the usual case.
 
-    The usual case: no input is changed, no result shares memory with another tensor, and tensors have no subclass.
+    The usual case: no input is changed but by the graph itself, no result shares memory with another tensor, and
+    tensors have no subclass.
     """
 
     def __init__(self, metadata: Any, tangents: Sequence[torch.Tensor]) -> None:
         self.inputs = len(metadata.input_info)
         self.results = metadata.num_forward_returns
+        self.written = tuple(metadata.mutated_graph_handled_indices_seen_by_autograd)
         self.saved = metadata.tensors_saved_for_backwards_with_vc_check_slice
         self.saved_unchecked = metadata.tensors_saved_for_backwards_no_vc_check_slice
         self.saved_sizes = metadata.symints_saved_for_backwards_slice

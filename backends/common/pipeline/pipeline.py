@@ -27,7 +27,7 @@ from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines, overlap
 from .assemble import Built, assemble
 from .autocast import regions
-from .derivatives import eager_with_tangents
+from .derivatives import Derivatives, eager_with_tangents
 from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
@@ -295,4 +295,6 @@ class _Work:
         both = ([p for v in values for p in internals.parts_of(v)] for values in (fakes, self.example_inputs))
         if len(set(map(aliasing.sharing, both))) > 1:
             raise GraphRefused("the graph changes inputs that overlap in memory, but the capture does not show this")
+        if isinstance(run, Derivatives):
+            run = run.short(run)
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))

@@ -16,6 +16,7 @@ import torch
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
+from ..ir.layout import ONCE_COST
 from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.ordered_loops import Scatter, loops
 from ..ir.values import Place, Value, broadcast, scalar
@@ -44,6 +45,7 @@ def _scattered(
     Elements whose indices differ in other dimensions than ``serial`` go to different places.
     """
     program = ctx.program
+    source = _ahead(ctx, source)
     at = ctx.writes.place(ctx.node, a)
     if at is None:
         copy = program.copy(a, ctx.strides() if strides is None else strides)
@@ -66,11 +68,18 @@ def _scattered(
 
 def _indices(ctx: Context, a: Value, at: Value, extent: Index, fault: str, dim: int) -> Callable[[Indices], Index]:
     """The elements of ``at`` as indices, verified where they are used, or before where ``a`` itself is changed."""
+    at = _ahead(ctx, at)
 
     def check(i: Indices) -> Index:
         return checked(at.at(i), extent, fault, dim)
 
     return check if ctx.writes.place(ctx.node, a) is None else writes.verified(ctx.program, at, check)
+
+
+def _ahead(ctx: Context, value: Value) -> Value:
+    """``value``, in memory if functions compute it: a loop in order would call them for one number at a time."""
+    on_cpu = ctx.program.device.type == "cpu"
+    return ctx.program.realize(value) if on_cpu and value.at(value.variables()).cost >= ONCE_COST else value
 
 
 def _is_refused(a: Value, *others: Value, adds: bool) -> bool:

@@ -206,7 +206,7 @@ class KernelPrinter:
         else:
             ragged = type(extent) is int and extent % _EVEN
             sweep = "sweep_over" if self.repeats and ragged else "sweep"
-            w.pop(f"{sweep}({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
+            w.pop(f"{sweep}({start}, {end}, [&] (i64 {name}, auto m) INLINE_LAMBDA {{", "});")
         if in_blocks:
             for accumulator in accumulators:
                 accumulator.close_block(w)
@@ -241,7 +241,7 @@ class KernelPrinter:
                 accumulator.close_block(w)
             w.pop("for (i64 block = lo; block < hi; block += 8192) {")
         else:
-            w.pop(f"sweep(lo, hi, [&] (i64 {name}, auto m) {{", "});")
+            w.pop(f"sweep(lo, hi, [&] (i64 {name}, auto m) INLINE_LAMBDA {{", "});")
         for accumulator in accumulators:
             accumulator.close_part(w)
         grain = max(1024, PARALLEL_WORK // nest.cost)

@@ -178,7 +178,7 @@ class _Printer:
         name, extent = w.loop_names[variable], w.index(variable.size)
         start, end = ("lo", "hi") if shared else ("0", extent)
         if variable is self.vector:
-            w.pop(f"sweep({start}, {end}, [&] (i64 {name}, auto m) {{", "});")
+            w.pop(f"sweep({start}, {end}, [&] (i64 {name}, auto m) INLINE_LAMBDA {{", "});")
         else:
             w.pop(f"for (i64 {name} = {start}; {name} < {end}; {name}++) {{")
 

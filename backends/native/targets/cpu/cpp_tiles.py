@@ -138,11 +138,11 @@ class TilesPrinter(KernelPrinter):
         w, name, extent = self.writer, self.writer.loop_names[self.vector], self.writer.index(self.vector.size)
         if rows:
             self.counted_indices(rows)
-            self._inside(f"sweep(0, {extent}, [&] (i64 {name}, auto m) {{")
+            self._inside(f"sweep(0, {extent}, [&] (i64 {name}, auto m) INLINE_LAMBDA {{")
             w.pop(self.counting_loop(rows))
             self.close_parallel(index.product(v.size for v in rows), self.vector.size * self.tile.size)
             return
-        self._inside(f"sweep(lo, hi, [&] (i64 {name}, auto m) {{")
+        self._inside(f"sweep(lo, hi, [&] (i64 {name}, auto m) INLINE_LAMBDA {{")
         w.pop(f"parallel({extent}, {self.grain(self.tile.size)}, [&] (i64 lo, i64 hi) {{", "});")
 
     def _block(self) -> int:

@@ -2,8 +2,10 @@
 
 Most give bit for bit what eager's kernels do.  Eager is compiled with a newer CUDA than Triton brings, so erf, atan,
 atan2, asinh and hypot may differ by a unit, and ``functions.py`` has others for what differs by more.  Triton's own
-``tl.exp`` and division are less exact.  Triton's interpreter cannot run libdevice.  For it, ``library`` holds torch's functions instead, so that tests on
-a CPU run everything of a kernel but the inside of these functions.
+``tl.exp`` and division are less exact.
+
+Triton's interpreter cannot run libdevice.  For it, ``library`` holds torch's functions instead, so that tests on a CPU
+run everything of a kernel but the inside of these functions.
 """
 
 import triton

@@ -57,8 +57,8 @@ class TritonKernel:
     If it ``verifies`` indices, the argument before the constants is where it reports a bad one.  ``shapes`` are the
     ways to launch it, the best guess first: the constants, and how many programs.
 
-    Of a kernel with sizes, ``narrow`` is what must be below :data:`.axes.LIMIT` for 32 bits to count whatever depends on
-    them; None where 64 bits have to.
+    Of a kernel with sizes, ``narrow`` is what must be below :data:`.axes.LIMIT` for 32 bits to count whatever depends
+    on them; None where 64 bits have to.
     """
 
     name: str

@@ -241,8 +241,8 @@ def test_repeats_of_a_promised_number_are_not_tried(monkeypatch) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "copysign", "heaviside", "ldexp", "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor", "xlogy",
-        "special_xlog1py", "floor_divide",
+        "copysign", "heaviside", "ldexp", "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor",
+        "xlogy", "special_xlog1py", "floor_divide",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("backend", ["aot_eager", "native"])
@@ -265,3 +265,13 @@ def test_dimensions_are_ordered_as_by_one_kernel(name, backend) -> None:
     ):
         assert got.stride() == told == strides
         torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
+def test_power_of_bools(backend: str) -> None:
+    def function(m: torch.Tensor) -> list[torch.Tensor]:
+        return [m**True, m**False, m**2, m.to(torch.uint8) ** True]
+
+    m = torch.tensor([True, False, True])
+    for got, expected in zip(torchmux.compile(function, backend=backend)(m), function(m), strict=True):
+        assert got.dtype is expected.dtype and torch.equal(got, expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 
 import pytest
 import torch
@@ -149,6 +150,24 @@ def test_freed_graph_is_told():
         result.backward()
         with pytest.raises(RuntimeError, match="second time"):
             result.backward()
+
+
+def test_statistics_that_the_graph_updates(taken):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Sigmoid()).to(device)
+    expected = copy.deepcopy(model)
+    compiled = torchmux.compile(model, backend="native")
+    version = model[0].running_mean._version
+    for _ in range(2):
+        x = torch.randn(8, 4, device=device)
+        given, other = (x.clone().requires_grad_() for _ in range(2))
+        compiled(given).square().sum().backward()
+        expected(other).square().sum().backward()
+        torch.testing.assert_close(given.grad, other.grad)
+    assert taken == ["forward", "backward"] * 2 or taken == ["forward", "long", "forward", "backward"]
+    assert model[0].running_mean._version > version
+    for name, value in expected.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], value)
 
 
 def test_changed_input_is_told():

@@ -148,6 +148,22 @@ def test_gradients_of_bags() -> None:
     assert "_embedding_bag_backward" not in str(torchmux.report(function))
 
 
+def test_functions_are_computed_ahead():
+    """Where numbers and places are results of functions, vectors compute them, and the loop in order reads them."""
+
+    def function(a, x, y):
+        at = (torch.atan2(x, y) * 3 + 10).long()
+        return a.scatter_reduce(0, at, torch.exp(x), "amax", include_self=False), a.index_add(0, at, torch.tanh(y))
+
+    args = torch.randn(20), torch.randn(300), torch.randn(300)
+    compiled = torchmux.compile(function, backend="native", fullgraph=True)
+    for got, expected in zip(compiled(*args), function(*args), strict=True):
+        torch.testing.assert_close(got, expected)
+    code = torchmux.report(compiled).graphs[0].report.output_code[0]
+    in_order = [part for part in code.split("NOINLINE") if "check(" in part]
+    assert in_order and not any(f"m_{name}(" in part for part in in_order for name in ("atan2", "exp", "tanh"))
+
+
 @pytest.mark.parametrize("reduce", REDUCES)
 @pytest.mark.parametrize("target", ["triton"], indirect=True)
 def test_elsewhere_torch_combines(check, target, reduce):
