@@ -92,7 +92,8 @@ def _outside_of_tests() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for module in (common_utils, core):
-            stack.enter_context(mock.patch.object(module, "extract_test_fn", lambda: None))
+            if hasattr(module, "extract_test_fn"):  # or this version of torch does not look
+                stack.enter_context(mock.patch.object(module, "extract_test_fn", lambda: None))
         yield
 
 

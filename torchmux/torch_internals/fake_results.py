@@ -122,7 +122,8 @@ def _as_a_sum(mode: Any, func: Any, args: Sequence[Any], result: Any) -> Any:
     with mode:
         if func is _aten.ldexp.Tensor:  # its kernel multiplies by powers, which are contiguous
             given[1] = torch.empty(given[1].shape, device=given[1].device)
-        return result.new_empty_strided(result.shape, strides_of_sum(*given))
+        strides = strides_of_sum(*given)
+        return result if strides == result.stride() else result.new_empty_strided(result.shape, strides)
 
 
 def strides_of_sum(*given: torch.Tensor) -> tuple[Any, ...]:
@@ -290,6 +291,24 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
 }
 """Operators whose kernels order the dimensions of their results otherwise than torch's fakes."""
 
+_AS_SUMS = frozenset(
+    (
+        _aten.copysign.Tensor,
+        _aten.div.Tensor_mode,
+        _aten.floor_divide.default,
+        _aten.heaviside.default,
+        _aten.ldexp.Tensor,
+        _aten.logaddexp.default,
+        _aten.logaddexp2.default,
+        _aten.logical_and.default,
+        _aten.logical_or.default,
+        _aten.logical_xor.default,
+        _aten.special_xlog1py.default,
+        _aten.xlogy.Tensor,
+    )
+)
+"""Operators on all elements whose fakes are formulas of several steps, which order the dimensions otherwise."""
+
 
 def _of_counts(args: Sequence[Any]) -> torch.dtype:
     """That of ``bincount``, whose fakes have that of the numbers before torch 2.13."""
@@ -331,24 +350,6 @@ RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
 # No element depends on such a stride, so torch's formulas take any.  A program sees it in ``stride()``, and so do the
 # operators that get the result.  The strides of a view are those that C++ finds without memory.  Those of operators on
 # all elements and of images depend on their kernels, which therefore run once, on ones.
-
-_AS_SUMS = frozenset(
-    (
-        _aten.copysign.Tensor,
-        _aten.div.Tensor_mode,
-        _aten.floor_divide.default,
-        _aten.heaviside.default,
-        _aten.ldexp.Tensor,
-        _aten.logaddexp.default,
-        _aten.logaddexp2.default,
-        _aten.logical_and.default,
-        _aten.logical_or.default,
-        _aten.logical_xor.default,
-        _aten.special_xlog1py.default,
-        _aten.xlogy.Tensor,
-    )
-)
-"""Operators on all elements whose fakes are formulas of several steps, which order the dimensions otherwise."""
 
 _VIEWS = frozenset((_aten.view.default, _aten._unsafe_view.default))
 _TRIED = frozenset(

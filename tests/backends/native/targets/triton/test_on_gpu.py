@@ -33,9 +33,8 @@ def exact_and_cached(tmp_path_factory) -> Iterator[None]:
     """Products in full float32, and one cache for all tests, as a program has."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
-    exact = torch.backends.cudnn.flags(
-        enabled=True, allow_tf32=False
-    )  # may not be assigned once torch.testing is there
+    # Settings of cuDNN may not be assigned once torch.testing is imported.
+    exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
     with exact, config.patch(cache_dir=tmp_path_factory.mktemp("cache")):
         yield
     torch.backends.cuda.matmul.allow_tf32 = before
