@@ -21,7 +21,7 @@ SCRIPTS = sorted(path.name for path in UPSTREAM.glob("*.py"))
 
 
 CHAINS = ("onnxrt+native", "openvino+tvm")
-SOME = 36
+SOME = 60
 """The first of so many parts is what the default run tries of the first chain."""
 
 

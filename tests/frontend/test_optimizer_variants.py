@@ -11,7 +11,6 @@ import sys
 
 import pytest
 import torch
-from tiers import slow_but
 from torch import nn
 
 import torchmux
@@ -118,12 +117,14 @@ def test_steps_are_as_in_eager(name):
         check(name, options, False, "eager")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_training_is_as_in_eager(name):
     check(name, {}, True, "eager")
 
 
-@pytest.mark.parametrize("backend", slow_but(["aot_eager", "native"], "native"))
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_compiled_steps_are_close(name, backend):
     check(name, {}, False, backend)

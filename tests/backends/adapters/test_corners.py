@@ -66,7 +66,7 @@ SLOPES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", ["native", *FOREIGN])
 @pytest.mark.parametrize("name", SLOPES)
 def test_slopes_at_kinks_and_of_nan(backend, name) -> None:

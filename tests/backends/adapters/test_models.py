@@ -88,7 +88,8 @@ def test_inference(compile_model, backend: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "name"), [*of("onnxrt", MODELS), *of("tvm", slow_but(["bert", "resnet"], "resnet"))]
+    ("backend", "name"),
+    [*of("onnxrt", slow_but(MODELS, "gpt2", "resnet", "vit")), *of("tvm", slow_but(["bert", "resnet"], "resnet"))],
 )
 def test_every_batch_with_one_compilation(compile_model, backend: str, name: str) -> None:
     model, inputs = build(name)
@@ -110,7 +111,10 @@ def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
-@pytest.mark.parametrize(("backend", "name"), [*of("onnxrt", MODELS), *of("tvm", slow_but(["bert", "resnet"], "bert"))])
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [*of("onnxrt", slow_but(MODELS, "gpt2", "resnet")), *of("tvm", slow_but(["bert", "resnet"], "bert"))],
+)
 def test_training(compile_model, backend: str, name: str) -> None:
     model, inputs = build(name)
     without_dropout(model).train()

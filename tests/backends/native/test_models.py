@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiers import slow_but
 
 transformers = pytest.importorskip("transformers")
 
@@ -50,7 +51,7 @@ def test_inference(compile_model, name: str) -> None:
     assert all(r.share == 1.0 for r in reports)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "resnet"])
+@pytest.mark.parametrize("name", slow_but(["bert", "gpt2", "llama", "resnet"], "gpt2", "resnet"))
 def test_training(compile_model, name: str) -> None:
     model, inputs = build(name)
     model.train()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiers import slow_but
 
 import torchmux
 from torchmux.backends.native.schedule import kernel
@@ -85,7 +86,7 @@ def test_native_compiles_all(program: Any, number: int) -> None:
     assert {p.placed_on for p in placed} == {"native"}
 
 
-@pytest.mark.parametrize("program", [chain, fan, parallel])
+@pytest.mark.parametrize("program", slow_but([chain, fan, parallel], chain, fan))
 def test_work_is_in_proportion(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in attempts to fuse, in the characters of the code and in its functions."""
     tried: list[int] = []

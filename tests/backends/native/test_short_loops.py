@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiers import slow_but
 from torch.nn import functional as F
 
 import torchmux
@@ -121,7 +122,7 @@ _FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", slow_but([torch.float32, torch.bfloat16], torch.float32))
 def test_windows_of_one_channel(dtype: torch.dtype) -> None:
     def filtered(*given: Any) -> Any:
         found = []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiers import slow_but
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -117,7 +118,7 @@ def test_rows_in_place_of_what_they_are_made_of() -> None:
 _THIN = [((100, 3), (3, 3)), ((64, 16), (16, 4)), ((50, 8), (8, 8)), ((3, 3), (3, 200)), ((2, 3, 3), (2, 3, 70))]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", slow_but([torch.float32, torch.float64], torch.float32))
 def test_thin_products_are_loops(dtype: torch.dtype) -> None:
     for left, right in [*_THIN, ((90, 4, 4), (90, 4, 4)), ((8, 30, 3), (8, 3, 3))]:
         text = same(lambda a, b: F.relu(a @ b) + 1, torch.randn(left).to(dtype), torch.randn(right).to(dtype))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from tiers import slow_but
 
 from .programs import CORPUS, Program, difference, programs
 
@@ -18,7 +17,8 @@ def _run(file: str, backend: str, first: int = 0, step: int = 1) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("first", slow_but((0, 1), 0))
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("first", (0, 1))
 @pytest.mark.parametrize("file", _FILES)
 def test_programs(file: str, first: int) -> None:
     done = _run(file, "eager", first, 2)

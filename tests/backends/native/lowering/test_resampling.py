@@ -190,6 +190,7 @@ def test_borders_of_own_elements(layout: torch.memory_format, mode: str) -> None
         torch.testing.assert_close(torchmux.compile(too_wide, backend="native")(x), too_wide(x))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_gradients_of_reflected_borders(layout: torch.memory_format, dtype: torch.dtype) -> None:

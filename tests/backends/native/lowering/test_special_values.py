@@ -216,7 +216,6 @@ STEPS: Functions = {
 @pytest.mark.parametrize(
     ("shape", "dynamic"),
     [
-        ((4, 6), True),
         ((2, 4, 6, 8), False),
         *(pytest.param(s, d, marks=pytest.mark.slow) for s in [(4, 6), (4, 6, 8), (2, 4, 6, 8)] for d in (False, True)),
     ],
