@@ -137,7 +137,7 @@ def test_a_symbol_is_made_again_in_another_shape_env() -> None:
         ti.told_symbol(other, other.create_unbacked_symint().node.expr)
 
 
-@checks("size_range", "is_never_negative", "factor_of", "least_of", "ranges_of")
+@checks("size_range", "is_never_negative", "factor_of", "least_of", "ranges_of", "usual_of")
 def test_size_range() -> None:
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
@@ -150,6 +150,7 @@ def test_size_range() -> None:
         assert ti.size_range(size * 2)[:2] == (2 * least, 2 * usual)
         assert ti.is_never_negative(size.node.shape_env, size.node.expr)
         assert ti.least_of(size.node.shape_env, size.node.expr) == least
+        assert ti.usual_of(size.node.shape_env, (size * 2).node.expr) == 2 * usual
         ((name, text),) = ti.ranges_of(size * 2).items()
         assert name == str(size.node.expr)
         assert str(least) in text
@@ -164,6 +165,8 @@ def test_size_range() -> None:
     )
     assert not ti.is_never_negative(env, number)
     assert ti.least_of(env, number) is None
+    assert ti.usual_of(env, number) == -2
+    assert ti.usual_of(env, env.create_unbacked_symint().node.expr) is None
 
 
 def _named_source():

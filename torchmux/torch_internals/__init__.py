@@ -187,6 +187,7 @@ from .shape_env import (
     symbol_of,
     symbolic_math,
     told_symbol,
+    usual_of,
 )
 from .short_passes import ShortPasses
 from .torch_compile import (

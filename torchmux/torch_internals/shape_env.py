@@ -97,6 +97,15 @@ def least_of(shape_env: Any, expr: Any) -> int | None:
     return int(lower) if lower >= 0 and lower.is_finite else None
 
 
+def usual_of(shape_env: Any, expr: Any) -> int | None:
+    """What an expression of symbols was in the first call; None if it depends on data."""
+    known = shape_env.backed_var_to_val if hasattr(shape_env, "backed_var_to_val") else shape_env.var_to_val
+    if not all(symbol in known for symbol in expr.free_symbols):
+        return None
+    value = expr.xreplace({symbol: known[symbol] for symbol in expr.free_symbols})
+    return int(value) if value.is_Integer else None
+
+
 def factor_of(shape_env: Any, symbol: Any) -> int:
     """A number by which the value of a symbol is known to be divisible.
 

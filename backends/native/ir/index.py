@@ -40,13 +40,17 @@ class Var(Atom):
 
 
 class Size(Atom):
-    """A number that is known when the code runs: never smaller than ``least``, or maybe negative if that is None."""
+    """A number that is known when the code runs: never smaller than ``least``, or maybe negative if that is None.
 
-    __slots__ = ("least",)
+    ``usual`` is what it was in the first call, if that is known: for what is chosen by speed alone.
+    """
 
-    def __init__(self, key: str, least: int | None = 0) -> None:
+    __slots__ = ("least", "usual")
+
+    def __init__(self, key: str, least: int | None = 0, usual: int | None = None) -> None:
         self.key = key
         self.least = least
+        self.usual = usual
 
 
 class Div(Atom):
@@ -210,9 +214,9 @@ def var(key: str, size: Index) -> Index:
     return _of(_intern(("var", key, size), lambda: Var(key, size)))
 
 
-def size(key: str, least: int | None = 0) -> Index:
-    """The symbolic size ``key``; the first caller sets its minimum."""
-    return _of(_intern(("size", key), lambda: Size(key, least)))
+def size(key: str, least: int | None = 0, usual: int | None = None) -> Index:
+    """The symbolic size ``key``; the first caller sets its minimum, and what it usually is."""
+    return _of(_intern(("size", key), lambda: Size(key, least, usual)))
 
 
 def data(node: Any) -> Index:
@@ -284,6 +288,20 @@ def not_negative(value: Index) -> bool:
 def less(left: Index, right: Index) -> bool:
     """Whether ``left < right`` can be shown."""
     return not_negative(right - left - 1)
+
+
+def usual(value: Index) -> int | None:
+    """What a polynomial of sizes was in the first call, if all of these are known."""
+    if not isinstance(value, Ix):
+        return value
+    total = 0
+    for mono, coef in value.terms:
+        for atom in mono:
+            if not isinstance(atom, Size) or atom.usual is None:
+                return None
+            coef *= atom.usual
+        total += coef
+    return total
 
 
 def bounds(value: Index) -> tuple[int | None, int | None]:

@@ -65,7 +65,8 @@ class SymbolicSizes:
         if expr.is_Integer:
             return int(expr)
         if expr in self.given:
-            return index.size(self.given[expr], internals.least_of(shape_env, expr))
+            least, usual = internals.least_of(shape_env, expr), internals.usual_of(shape_env, expr)
+            return index.size(self.given[expr], least, usual)
         if expr.is_Symbol:
             if expr not in self._symbols:
                 self._symbols[expr] = self._symbol(expr, shape_env)
@@ -101,7 +102,9 @@ class SymbolicSizes:
         factor = internals.factor_of(shape_env, expr) if least is not None else 1
         name = f"{expr}_{factor}" if factor > 1 else str(expr)
         self.seen[name] = expr
-        return index.size(name, least if least is None else -(-least // factor)) * factor
+        usual = internals.usual_of(shape_env, expr)
+        of_parts = least if least is None else -(-least // factor)
+        return index.size(name, of_parts, usual if usual is None else usual // factor) * factor
 
 
 _FINEST = 1 << 12

@@ -39,6 +39,8 @@ _PASS_BYTES = 512 * 1024
 _PART_BYTES = 16 * 1024
 _LONGEST_TURN = 32768
 """Of a row of so many points, exponentials are added up in one turn."""
+_SHORTEST_TURN = 256
+"""So many points of a row at least, if its length may be another one in each call."""
 _CACHE = 32 * 2**20
 """Of the second cache of an H100, what is near a multiprocessor."""
 
@@ -161,6 +163,9 @@ def walked_rows(rows: Index, points: Index, itemsize: int, passes: int, exponent
             sizes.insert(0, (_LONGEST_TURN, 32))
     if type(points) is int:
         sizes = [(block, warps) for block, warps in sizes if block < 2 * points] or [(power(points), 4)]
+    elif (usual := index.usual(points)) is not None and power(usual) < sizes[0][0]:
+        block = max(power(usual), _SHORTEST_TURN)
+        sizes = [(block, warps_for(block, each)) for each in (16, 8, 32)]
     return _distinct(_rows(rows, 1, block, warps) for block, warps in sizes)
 
 
@@ -174,15 +179,16 @@ def walked_columns(columns: Index, points: Index, cost: int) -> tuple[Shape, ...
     for beside, block, warps in sizes:
         if type(columns) is int:
             beside = min(beside, power(columns))
-        if type(points) is int:
-            block = min(block, power(points))
+        if (usual := index.usual(points)) is not None:
+            block = min(block, power(usual) if type(points) is int else max(power(usual), 16))
         found.append(_rows(columns, beside, block, min(warps, warps_for(beside * block, 4))))
     return _all_alike(found)
 
 
 def scanned_rows(rows: Index, points: Index) -> tuple[Shape, ...]:
     """For running sums along rows: a block is scanned, and the next one goes on from there."""
-    block = min(power(points), 2048) if type(points) is int else 1024
+    usual = index.usual(points)
+    block = min(power(points), 2048) if type(points) is int else min(max(power(usual or 1024), _SHORTEST_TURN), 1024)
     return (held_rows(rows, block, 8)[0],)
 
 
