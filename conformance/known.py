@@ -21,11 +21,21 @@ from .requirements import Expected, Requirements
 _SCRIPTS = "tests/conformance/upstream/"
 
 
+_CUMULATIVE = Expected(
+    "semantics/slopes/at_kinks",
+    "Traced by torch 2.11, the gradient of a cumulative product with zeros and infinities is nan.",
+    _SCRIPTS + "torch_cumulative_products.py",
+    "torch>=2.11,<2.12",
+    only=r"\[0\]\[1\]\[46\]: ",
+)
+
+
 class Native(Requirements):
     """torchmux's own compiler, which keeps processes that compile with Triton."""
 
     backend = "native"
     processes = (os.path.join("triton", "worker.py"),)
+    expected = (_CUMULATIVE,)
 
 
 class Onnxrt(Requirements):
@@ -153,6 +163,20 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
         },
     ),
     (
+        "gpu_numbers",
+        "Inductor's code for GPUs has other results for infinities, nan, powers of ten and large remainders.",
+        "cuda",
+        {
+            "semantics/functions/special_functions": _results(6, 7, 15, 27, 28, 29),
+            "semantics/everywhere/functions_in_float64": r"\[0\]\[33\]: ",
+            "semantics/rare/numbers_that_are_rarely_tried": _results(8, 9, 18, 25),
+            "semantics/slopes/at_kinks": r"\[0\]\[1\]\[(35|37|46)\]: ",
+            "semantics/values/at_exact_points": _results(18, 27),
+            "semantics/values/far_from_zero": _results(35, 54),
+            "semantics/values/rarely_finite": _results(28, 31, 54, 67, 77),
+        },
+    ),
+    (
         "gpu_conversions",
         "Inductor on GPUs leaves out conversions to half precision, and converts what is out of range in other ways.",
         "cuda",
@@ -163,6 +187,8 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
             "semantics/edges/beyond_integers": _results(2),
             "semantics/selections/joins_and_parts": r"(\[0\]\[4\]|\[1\]\[1\]): ",
             "semantics/widths/numbers_beside_half_types": _results(0, 1, 2, 3, 4, 5),
+            "semantics/identities/layers_in_turn": r"\[0\]\[58\]: ",
+            "semantics/attributes/converted": _results(22, 23, 24, 32, 34, 37),
         },
     ),
     (
@@ -173,6 +199,8 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
             "semantics/dtypes/ranges": _FAILS,
             "semantics/selections/other_views": _FAILS,
             "semantics/derivatives/sums_of_what_was_written": "CompilationFailed: inductor raised AssertionError",
+            "semantics/everywhere/of_parts": "CompilationFailed: inductor raised AssertionError",
+            "semantics/slopes/of_spectra": "InductorError: AttributeError: 'complex' object",
         },
     ),
     (
@@ -182,6 +210,7 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
         {
             "semantics/selections/ranks": rf"({_results(28, 29, 30, 31)}|\[43\]\[1\]: )",
             "semantics/windows/padding": r"\[0\]\[10\]: ",
+            "semantics/values/places_of_each_kind": _results(64, 132),
         },
     ),
     (
@@ -287,9 +316,21 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
         "Inductor returns one tensor for results that are equal.",
         "",
         {
-            "semantics/modules/recurrent": _SHARES,
             "semantics/mutation/what_is_made_is_written": _SHARES,
+            "semantics/rare/decompositions": _SHARES,
         },
+    ),
+    (
+        "aliases",
+        "Inductor returns one tensor for results that are equal.",
+        "cpu",
+        {"semantics/modules/recurrent": _SHARES},
+    ),
+    (
+        "windows",
+        "Inductor loses elements between windows that are written to.",
+        "",
+        {"semantics/rare/windows_that_are_written": rf"({_results(1)}|\[0\]\[[12]\]: |call\[0\]\['inputs'\]\[0\]: )"},
     ),
     (
         "exceptions",
@@ -330,14 +371,22 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
         "",
         {
             f"semantics/{case}": "DerivativeUnavailable: inductor computes gradients, and no other derivatives"
-            for case in ("gradients/second_derivatives", "derivatives/gradients_of_gradients")
+            for case in (
+                "gradients/second_derivatives",
+                "derivatives/gradients_of_gradients",
+                "derivatives/second_derivatives_of_each_kind",
+            )
         },
     ),
     (
         "pooling",
         "Inductor's gradients of means over windows that end outside of the image are wrong.",
         "",
-        {"semantics/layers/pooling": r"\[2\]\[0\]: "},
+        {
+            "semantics/layers/pooling": r"\[2\]\[0\]: ",
+            "semantics/attributes/pools": r"\[1\]\[0\]: ",
+            "semantics/attributes/values_at_once": r"\[1\]\[0\]: ",
+        },
     ),
     (
         "remainders",
@@ -449,6 +498,7 @@ class Cudagraphs(Requirements):
 
     backend = "cudagraphs"
     expected = (
+        _CUMULATIVE,
         Expected(
             "semantics/turns/interrupts",
             "A recording has the kernels that a program's operator launches, not what its Python code does besides.",
@@ -473,8 +523,15 @@ class Auto(Requirements):
         return "; ".join(f"{name} {version}" for name, version in told.items() if version)
 
 
+class AotEager(Requirements):
+    """torch's kernels, after AOTAutograd."""
+
+    backend = "aot_eager"
+    expected = (_CUMULATIVE,)
+
+
 REQUIREMENTS: dict[str, type[Requirements]] = {
-    str(each.backend): each for each in (Native, Onnxrt, Openvino, Tvm, Inductor, Cudagraphs, Auto)
+    str(each.backend): each for each in (AotEager, Native, Onnxrt, Openvino, Tvm, Inductor, Cudagraphs, Auto)
 }
 """By backend name; the other backends have no known failures."""
 

@@ -99,7 +99,10 @@ class NativeFunction:
             **code.names,
         }
         exec(compile(head["python"], "<torchmux native>", "exec"), namespace)
-        self._run = namespace["run"] if code.around is None else code.around(namespace["run"])
+        around = code.around or (lambda run: run)
+        self._run = around(namespace["run"])
+        if head["library_calls"]:  # what these allocate can lie where inputs were
+            self._run.emptying = around(_emptying(head["python"], namespace))  # type: ignore[attr-defined]
         self._timers: list[str] = head["timers"]
         self._take_times = code.take_times
         self.direct: Callable[..., Sequence[Any]] = self._run if self._take_times is None else self
@@ -124,6 +127,16 @@ class NativeFunction:
             self.kernel_seconds[:] = [(step, seconds) for seconds, step in steps]
         lines = [f"{seconds * 1e3:10.4f} ms  {step}" for seconds, step in steps]
         logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
+
+
+def _emptying(text: str, namespace: dict[str, Any]) -> Callable[[list[Any]], Sequence[Any]]:
+    """``run`` as a function of a list of its inputs, which it empties: each is freed after its last use."""
+    before, _, rest = text.partition("def run(")
+    parameters, _, body = rest.partition("):\n")
+    head = f"def emptying(given):\n    [{parameters}] = given\n    given.clear()\n"
+    exec(compile(before + head + body, "<torchmux native>", "exec"), namespace)
+    made: Callable[[list[Any]], Sequence[Any]] = namespace.pop("emptying")
+    return made
 
 
 Made = Union[NativeFunction, "Replayed"]

@@ -239,7 +239,7 @@ def _through_autograd(
                 run = lower(part, inputs, False)
                 return _boxed(run, run)
             back = Backward(part, tangents, internals.not_captured(lambda gm: lower(gm, inputs, True)))
-            return _boxed(back, back.run)
+            return _boxed(back.boxed, back.run, emptying=True)
 
         # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
         return internals.not_captured(compile_one)
@@ -419,16 +419,18 @@ def _any_alias(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return False
 
 
-def _boxed(compiled: Callable[..., Sequence[Any]], direct: Any) -> Callable[[list[Any]], Sequence[Any]]:
+def _boxed(compiled: Any, direct: Any, *, emptying: bool = False) -> Callable[[list[Any]], Sequence[Any]]:
     """AOTAutograd's calling convention: one list, emptied by the callee so that memory is freed as it goes.
 
-    ``direct`` is what :class:`internals.ShortPasses` calls instead.
+    ``compiled`` takes such a list itself if it is ``emptying``.  ``direct`` is what :class:`internals.ShortPasses`
+    calls instead.
     """
 
     def call(args: list[Any]) -> Sequence[Any]:
-        taken = tuple(args)
+        taken = args[:]
         args.clear()
-        return compiled(*taken)
+        found: Sequence[Any] = compiled(taken) if emptying else compiled(*taken)
+        return found
 
     call._boxed_call = True  # type: ignore[attr-defined]
     call.direct = direct  # type: ignore[attr-defined]

@@ -21,6 +21,9 @@ from .overlap import Sharing
 from .partition import Part, Partition
 from .promises import Promise, keeper, layout_keeper, promise_of, read_by_address
 
+Emptying = Callable[[list[Any]], Sequence[Any]]
+"""A compiled graph as a function of a list of its inputs, which it empties to free each after its last use."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -99,6 +102,7 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
     believed = {v for part in split.parts for v in part.inputs} | set(output.all_input_nodes)
     addressed = read_by_address(gm.graph)
     in_place = collectives.overwritable(gm.graph, (node for part in split.parts for node in part.outputs))
+    calls: list[Node] = []
     for number, step in enumerate(split.steps):
         if isinstance(step, Node) and not step.kwargs and step.target in _VIEWS:
             copied[step] = _view(step, graph, copied, output)
@@ -117,13 +121,46 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
             continue
         function = _named(_direct(compiled[id(step)]), f"part_{number}")
         call = graph.call_function(function, tuple(copied[v] for v in inputs_of(step)))
+        calls.append(call)
         for position, node in enumerate(step.outputs):
             copied[node] = graph.call_function(operator.getitem, (call, position))
     graph.output(_copy(output.args[0], copied))
     for node in reversed(list(graph.nodes)):
         if node.target in _METHODS and not node.users:
             graph.erase_node(node)
-    return GraphModule(gm, graph).forward
+    assembled = GraphModule(gm, graph)
+    if len(split.parts) == 1:
+        run = getattr(_direct(compiled[id(split.parts[0])]), "emptying", None)
+        assembled.emptying = None if run is None else _emptying(assembled, calls[0], run)
+    return assembled.forward
+
+
+def emptying_of(run: Callable[..., Any]) -> Emptying | None:
+    """``run``, from :func:`assemble`, as such a function; None if nothing would be gained."""
+    found: Emptying | None = getattr(getattr(run, "__self__", run), "emptying", None)
+    return found
+
+
+def _emptying(assembled: GraphModule, call: Node, run: Emptying) -> Emptying | None:
+    """A graph with one part, whose code is ``run``, and maybe views and single operators around the ``call`` of it."""
+    placeholders = assembled.graph.find_nodes(op="placeholder")
+    if any(node not in placeholders for node in call.args):
+        return None
+    taken = [placeholders.index(node) for node in call.args]
+    others = [at for at, node in enumerate(placeholders) if set(node.users) - {call}]
+    rest = Graph()
+    there: dict[Node, Node] = dict.fromkeys([*placeholders, call], rest.placeholder("found"))
+    there |= {placeholders[at]: rest.placeholder(placeholders[at].name) for at in others}
+    rest.output(rest.graph_copy(assembled.graph, there))
+    finish = GraphModule(assembled, rest).forward
+
+    def emptying(given: list[Any]) -> Sequence[Any]:
+        read, kept = [given[at] for at in taken], [given[at] for at in others]
+        given.clear()
+        found: Sequence[Any] = finish(run(read), *kept)
+        return found
+
+    return emptying
 
 
 _VIEWS = {

@@ -22,6 +22,7 @@ from torchmux.compile_lock import shared
 
 from ..adapter.graphs import copy_graph
 from . import aliasing
+from .assemble import Emptying, emptying_of
 from .decompose import drop_dead_code
 
 _aten = torch.ops.aten
@@ -104,32 +105,42 @@ class Backward:
         self._tangents = tangents
         self._lower = lower
         self._untouched: GraphModule | None = None
-        self._runs: dict[tuple[int, ...], Run] = {}  # by the tangents that are missing
+        self._runs: dict[tuple[int, ...], tuple[Run, Emptying | None]] = {}  # by the tangents that are missing
         self._writes = any(aliasing.writes(n) for n in gm.graph.nodes)
         self._results = len(gm.graph.output_node().args[0])
         if tangents.count > 1 and not self._writes:
             self._untouched = gm
         else:
-            self._runs[()] = lower(gm)
+            self._compile((), gm)
 
-    def __call__(self, *args: Any) -> Sequence[Any]:
+    def _compile(self, missing: tuple[int, ...], gm: GraphModule) -> tuple[Run, Emptying | None]:
+        run = self._lower(gm)
+        self._runs[missing] = run, emptying_of(run)
+        return self._runs[missing]
+
+    def boxed(self, args: list[Any]) -> Sequence[Any]:
+        """As :meth:`run`, where autograd says what is missing."""
         return self.run(args, self._tangents.missing())
 
-    def run(self, args: Sequence[Any], missing: tuple[int, ...]) -> Sequence[Any]:
-        """The gradients of all inputs; those tangents among ``args`` count as ``missing`` that have no gradient."""
+    def run(self, args: list[Any], missing: tuple[int, ...]) -> Sequence[Any]:
+        """The gradients of all inputs; those tangents among ``args`` count as ``missing`` that have no gradient.
+
+        ``args`` may be emptied: what forward has saved is then freed after its last use.
+        """
         if missing and len(missing) == self._tangents.count and not self._writes:
             return [None] * self._results  # autograd only passes through
         if self._untouched is None:
             missing = ()
-        run = self._runs.get(missing)
-        if run is None:
+        found = self._runs.get(missing)
+        if found is None:
             assert self._untouched is not None
             gm = copy_graph(self._untouched)
             leave_out(gm, missing)
             with shared.lock:
-                run = self._runs[missing] = self._lower(gm)
+                found = self._compile(missing, gm)
+        run, emptying = found
         try:
-            return run(*args)
+            return run(*args) if emptying is None else emptying(args)
         except Exception as error:
             if self._tangents.failed is None:
                 raise

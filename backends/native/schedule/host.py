@@ -108,7 +108,7 @@ class CallOperator:
 
 @dataclass(frozen=True)
 class Release:
-    """Tensors that nothing uses any more."""
+    """Tensors that nothing uses any more; an input is freed if the caller has given it away."""
 
     buffers: list[Buffer]
 
@@ -198,10 +198,10 @@ class _Planner:
                 self.work.append(step)
         if kind is not None:
             self.work = side_by_side(self.work, kind)
-        inputs = {b for b in program.inputs if isinstance(b, Buffer)}
+        self.inputs = {b for b in program.inputs if isinstance(b, Buffer)}
         constants = {b for b in program.buffers if b.name in program.constants}
         self.shown = {b: b.shows for b in program.buffers if b.shows is not None}
-        self.given = inputs | set(self.shown) | constants | set(program.packs.values())
+        self.given = self.inputs | set(self.shown) | constants | set(program.packs.values())
         self.held = self.given | outputs  # the tensors: what torch sees
         self.called: set[Buffer] = set()  # what calls of torch's operators get and make
         for step in self.work:
@@ -233,8 +233,11 @@ class _Planner:
             for buffer in piece.tensors if isinstance(piece, Launch) else piece.call.reads | piece.call.writes:
                 last[buffer] = at
         leaving: dict[int, list[Buffer]] = {}
+        whole = self._not_only_read()
         for buffer, at in last.items():
-            if buffer.kind == "temp" and buffer.over is None:
+            # Nothing that is freed after the last piece could be used again.
+            is_read = buffer in self.inputs and buffer not in whole and at < len(pieces) - 1
+            if is_read or (buffer.kind == "temp" and buffer.over is None):
                 leaving.setdefault(at, []).append(buffer)
         made = set(self.given)
         for at, piece in enumerate(pieces):
@@ -256,6 +259,11 @@ class _Planner:
         steps += [GiveBack(b) for b in sorted(marked, key=lambda b: b.name)]
         steps.append(Return(list(self.program.outputs)))
         return self.host
+
+    def _not_only_read(self) -> set[Buffer]:
+        """The buffers that are returned or written to, or where another one lies."""
+        returned = {ref.buffer for ref in self.program.outputs if isinstance(ref, TensorRef)}
+        return returned | set(self.host.alias.values()) | {b for step in self.work for b in self._overwritten(step)}
 
     def _overwritten(self, step: Any) -> set[Buffer]:
         return {b.over for b in writes_of(step) if b.over is not None}

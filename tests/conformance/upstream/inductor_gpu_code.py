@@ -21,9 +21,15 @@ def written(x):
     return w.sum(0), v.sum(), u.sum(0), u
 
 
+def turned(x):
+    return torch.complex(x, x).mul(2 - 1j).imag
+
+
 def fails(function, given):
     try:
-        torch.compile(function, dynamic=False)(given)
+        result = torch.compile(function, dynamic=False)(given)
+        if function is turned:
+            result.sum().backward()
     except Exception as error:
         return type(error).__name__
     return ""
@@ -33,6 +39,7 @@ failures = [
     fails(lambda x: torch.arange(2**53, 2**53 + 4, device="cuda"), x),
     fails(lambda x: (x > 0).to(torch.int8).view(torch.bool), x),
     fails(lambda x: (x > 0).view(torch.uint8), x),
+    fails(turned, x.clone().requires_grad_()),
 ]
 print("torch", torch.__version__, failures, fails(written, torch.ones(4, 4, device="cuda", requires_grad=True)))
 sys.exit(int(all(failures)))

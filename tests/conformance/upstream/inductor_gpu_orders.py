@@ -1,5 +1,5 @@
-"""torch.compile on a GPU: nan is below all edges, and padding with a negative zero is with a positive one.  Exits
-with 1 while so.
+"""torch.compile on a GPU: nan is below all edges, padding with a negative zero is with a positive one, and the place
+of the largest of a transposed matrix is that of the matrix, where both are computed.  Exits with 1 while so.
 """
 
 import sys
@@ -16,9 +16,16 @@ def is_same(function, given):
     return torch.equal(function(given), torch.compile(function, dynamic=False)(given))
 
 
+def places(x):
+    return x.argmax(), x.t().argmax()
+
+
+matrix = torch.tensor([[0.0, 1.0, 3.0], [2.0, 0.0, 1.0]], device="cuda")
+places_when_compiled = torch.compile(places, dynamic=False)
 same = [
     is_same(lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0], device="cuda"), x), nan),
     is_same(lambda x: torch.nn.functional.pad(x, (1, 2), value=-0.0).signbit(), nan[1:]),
+    places(matrix) == places_when_compiled(matrix),
 ]
 print("torch", torch.__version__, "as eager:", same)
 sys.exit(int(not any(same)))

@@ -1,0 +1,63 @@
+"""What forward saves for backward is freed after its last use there, and not at the end of the pass."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+import torchmux
+
+SHAPE = (5, 77)
+_alive: list[int] = []
+
+
+@torch.library.custom_op("torchmux_test::look_back", mutates_args=())
+def look_back(x: torch.Tensor) -> torch.Tensor:
+    """Notes how many tensors of :data:`SHAPE` there are."""
+    _alive.append(sum(type(v) is torch.Tensor and v.shape == SHAPE for v in gc.get_objects()))
+    return x * 1
+
+
+@torch.library.custom_op("torchmux_test::looked_at", mutates_args=())
+def looked_at(x: torch.Tensor) -> torch.Tensor:
+    return x * 1
+
+
+look_back.register_fake(torch.empty_like)
+looked_at.register_fake(torch.empty_like)
+looked_at.register_autograd(lambda ctx, gradient: look_back(gradient))
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("learns", [True, False])
+def test_what_is_saved_is_freed_after_its_last_use(learns: bool, turned: bool) -> None:
+    """A part that is all of the graph, one that computes only some of its results, and one with views behind it."""
+    second = torch.randn(77, 3, requires_grad=learns)
+    weight = torch.randn((77, 8) if turned else (8, 77), requires_grad=True)
+
+    def f(x):
+        return (looked_at(x @ (weight.t() if turned else weight)).exp() @ second).sum()
+
+    x = torch.randn(5, 8, requires_grad=learns)
+    f(x).backward()
+    wanted = weight.grad
+    compiled = torchmux.compile(f, backend="native")
+    for _ in range(3):
+        _alive.clear()
+        weight.grad = None
+        compiled(x).backward()
+        torch.testing.assert_close(weight.grad, wanted)
+        assert _alive == [1], "the exponentials are still there beside their gradient"
+
+
+def test_a_graph_that_is_kept_keeps_what_is_saved() -> None:
+    def f(x):
+        return (looked_at(x @ x.t()).exp() @ x).sum()
+
+    x = torch.randn(6, 6, requires_grad=True)
+    result = torchmux.compile(f, backend="native")(x)
+    (first,) = torch.autograd.grad(result, x, retain_graph=True)
+    (second,) = torch.autograd.grad(result, x)
+    assert torch.equal(first, second)
