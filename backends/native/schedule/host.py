@@ -168,6 +168,16 @@ def plan(
     return _Planner(program, schedule, plan_loops, kind).run()
 
 
+LARGE = {"cuda": 16 * 2**20}
+"""On such a device, buffers of so many bytes are tensors where torch's operators are called between kernels: the arena
+lasts for all of the function.  On a CPU, the system's memory is slow to get."""
+
+
+def _is_large(buffer: Buffer) -> bool:
+    size = memory.size_in_bytes(buffer)
+    return type(size) is int and size >= LARGE.get(buffer.device.type, size + 1)
+
+
 class _Planner:
     def __init__(
         self,
@@ -215,6 +225,10 @@ class _Planner:
             Arena({}, 0),
         )
         self.uses = [self.host.touched(step) for step in self.work]
+        if self.called:  # what these allocate can lie where such buffers were
+            ends = [at for at, step in enumerate(self.work) if isinstance(step, Call)]
+            large = {b for b in set().union(*self.uses) - self.held if _is_large(b)}
+            self.held |= memory.not_shared(self.uses, ends, large)
         self.host.arena = memory.plan(self.uses, set().union(*self.uses, set()) - self.held)
 
     def run(self) -> Host:

@@ -41,6 +41,21 @@ def plan(uses: Sequence[set[Buffer]], temporary: set[Buffer]) -> Arena:
     return _by_equal_size(first, last)
 
 
+def not_shared(uses: Sequence[set[Buffer]], ends: Sequence[int], buffers: set[Buffer]) -> set[Buffer]:
+    """Those of ``buffers`` that need no more memory as tensors than in an arena, where they may share it.
+
+    A tensor is there from the first to the last of the pieces that use it; pieces end at the steps ``ends``.
+    """
+    pieces = [uses[begin:end] for begin, end in zip([0, *(n + 1 for n in ends)], [*ends, len(uses)], strict=True)]
+    touched = [set().union(*piece, set()) & buffers for piece in pieces]
+    found = {b for b in buffers if sum(b in piece for piece in touched) > 1}
+    for piece, steps in zip(touched, pieces, strict=True):
+        alone = piece - found
+        if alone and plan(steps, alone).size == sum(int(size_in_bytes(b)) for b in alone):  # type: ignore[arg-type]
+            found |= alone
+    return found
+
+
 def _packed(first: dict[Buffer, int], last: dict[Buffer, int]) -> Arena:
     """Largest first, each at the lowest offset that is free while it lives."""
     placed: list[tuple[int, int, Buffer]] = []

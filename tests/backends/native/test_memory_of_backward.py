@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchmux
+from torchmux.backends.native.schedule import host, memory
 
 SHAPE = (5, 77)
 _alive: list[int] = []
@@ -50,6 +51,34 @@ def test_what_is_saved_is_freed_after_its_last_use(learns: bool, turned: bool) -
         compiled(x).backward()
         torch.testing.assert_close(weight.grad, wanted)
         assert _alive == [1], "the exponentials are still there beside their gradient"
+
+
+def test_large_buffers_are_there_while_they_are_used(monkeypatch: pytest.MonkeyPatch, capture) -> None:
+    """As on a GPU, where the arena would last for all of the call."""
+
+    def f(x):
+        kept = x.softmax(1).softmax(0).softmax(1)  # is read before the call and after it
+        largest = kept.sum(0).sort().values
+        return (kept * largest).softmax(0).softmax(1).softmax(0)
+
+    def bytes_of_the_arena(limits: dict[str, int]) -> int:
+        monkeypatch.setattr(host, "LARGE", limits)
+        compiled = captured.compile("native", options={"keep_scratch": bool(limits)})
+        torch.testing.assert_close(captured.run(compiled, x), f(x))
+        return sizes[-1]
+
+    sizes: list[int] = []
+    plan = memory.plan
+
+    def noted(*given):
+        arena = plan(*given)
+        sizes.append(arena.size)
+        return arena
+
+    monkeypatch.setattr(memory, "plan", noted)
+    x = torch.randn(40, 40)
+    captured = capture(f, x)
+    assert bytes_of_the_arena({"cpu": 0}) < bytes_of_the_arena({})
 
 
 def test_a_graph_that_is_kept_keeps_what_is_saved() -> None:
