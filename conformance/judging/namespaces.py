@@ -56,6 +56,9 @@ _OF_COMPILERS = ("torch._dynamo", "torch._inductor", "torch.testing", "torch.onn
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.Generator, float)
 """Types of values, besides functions, that a name of torch or of ``math`` has for good."""
 
+_TOLD = {("sys", hook) for hook in ("excepthook", "displayhook", "unraisablehook", "breakpointhook")}
+"""Functions that are a part of the state of their own, which a backend may declare."""
+
 _HOME = os.path.join(os.path.dirname(torch.__file__), "")
 # the separator tells torch's own folder from one beside it whose name begins alike, such as torch_tensorrt's
 
@@ -127,7 +130,8 @@ def changes(before: Namespaces, after: Namespaces) -> dict[str, str]:
         now = after.get(name, was)
         if now is was:
             continue
-        if names := _replaced(was, now):
+        names = [each for each in _replaced(was, now) if (name, each) not in _TOLD]
+        if names:
             found[f"functions of {name}"] = _words("functions", name, names)
         if name in _CLOSED and (names := _added(was, now)):
             found[f"names of {name}"] = _words("names", name, names)

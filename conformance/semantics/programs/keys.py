@@ -77,7 +77,7 @@ def programs_with_other_numbers(trial: Trial) -> Any:
 
 
 _NEARLY = (
-    -1.0, -2.0, 0.1, 0.1 + 1e-9, 1e-9, 2e-9, 2.0**24, 2.0**24 + 1, -0.5, 0.5, 1e300, math.inf, -math.inf, math.nan,
+    -1.0, -2.0, 0.1, 0.1 + 1e-9, 1e-9, 2e-9, 2.0**24, 2.0**24 + 1, math.inf, -math.inf, math.nan,
 )  # fmt: skip
 """Numbers with one hash, with the same first digits, the same in float32, or as a text of few digits."""
 
@@ -91,14 +91,14 @@ def programs_with_nearly_equal_numbers(trial: Trial) -> Any:
     """Programs whose numbers have the same hash, the same first digits or the same float32 are other programs."""
     x, whole = trial.tensor(4, dtype=torch.float64), trial.tensor(4, dtype=torch.int64)
     found = [trial.run(_twin(_two_ways(by), n), x) for n, by in enumerate(_NEARLY)]
-    numbers = (-1, -2, 2**61 - 1, 0, 2**31, -(2**31))
+    numbers = (-1, -2, 2**61 - 1, 0)
     return found, [trial.run(_twin(_two_ways(by), n), whole) for n, by in enumerate(numbers)]
 
 
 def _long(last: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
     def f(x: torch.Tensor) -> Any:
         y = x
-        for _ in range(6):
+        for _ in range(4):
             y = (y * 0.5 + 1).tanh()
         return last(y)
 
@@ -113,12 +113,9 @@ def programs_that_begin_alike(trial: Trial) -> Any:
     found: list[Any] = [
         trial.run(_twin(_long(last), number), x)
         for number, last in enumerate((
-            lambda t: t.sin(), lambda t: t.cos(), lambda t: t > 0.5, lambda t: t < 0.5, lambda t: t >= t[0],
-            lambda t: torch.add(t, t[0], alpha=2), lambda t: torch.add(t, t[0], alpha=3), lambda t: t[1:3],
-            lambda t: t[1:2], lambda t: t[:, 1:3], lambda t: F.leaky_relu(t - 0.5, 0.1),
-            lambda t: F.leaky_relu(t - 0.5, 0.2), lambda t: t.sum((0, 1)), lambda t: t.sum((1,)),
-            lambda t: F.pad(t, (1, 1), value=2.0), lambda t: F.pad(t, (1, 1), value=3.0), lambda t: (t, t + 1),
-            lambda t: (t + 1, t + 1),
+            lambda t: t.sin(), lambda t: t.cos(), lambda t: t > 0.5, lambda t: t < 0.5,
+            lambda t: torch.add(t, t[0], alpha=2), lambda t: torch.add(t, t[0], alpha=3), lambda t: t[1:3] * 2,
+            lambda t: t[1:2] * 2, lambda t: (t, t + 1), lambda t: (t + 1, t + 1),
         ))
     ]  # fmt: skip
     for write in (lambda a, b: a.relu(), lambda a, b: a.relu_(), lambda a, b: b.relu(), lambda a, b: b.relu_()):
