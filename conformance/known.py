@@ -118,7 +118,7 @@ class Openvino(Requirements):
 
 class Tvm(Requirements):
     """TVM, whose threads take their settings from the environment; it prints uncaught exceptions by itself, also what
-    ran when the process dies, and the places in its sources that warn.  It has ``inspect`` find its own sources, too."""
+    ran when the process dies, and the places in its sources that warn.  ``inspect`` finds its sources, too."""
 
     backend = "tvm"
     says = ("/project/",)
