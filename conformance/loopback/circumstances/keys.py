@@ -110,16 +110,6 @@ def parts_without_bounds(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     return _keyed(gm, inputs, re.sub(r"slice\([^)]*\)", "part", gm.code), _bounds)
 
 
-_readers: dict[Any, GraphModule] = {}
-
-
-@faults(_ALIKE)
-def programs_by_what_they_do(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-    """A key with the operators of a program in their order, but not with which inputs they read."""
-    operators = tuple((str(n.target), len(n.args)) for n in gm.graph.nodes if n.op != "placeholder")
-    return _keyed(gm, inputs, (operators, re.findall(_NUMBER, gm.code).__str__(), "'" in gm.code), _readers)
-
-
 _LONG = r"[(\[](?:-?[\d.]+, ){50,}[^)\]]*[)\]]"
 
 _texts: dict[Any, GraphModule] = {}
