@@ -104,7 +104,7 @@ def _copied(name: str, now: Any) -> dict[Any, Any]:
     """A copy of a namespace: the last one, if nothing changed."""
     kept = _kept.get(name)
     try:
-        if kept == now:  # by identity as long as nothing changed, which takes no time
+        if kept is not None and kept == now:  # by identity as long as nothing changed, which takes no time
             return kept
     except Exception:  # values that changed may not compare
         pass

@@ -303,7 +303,7 @@ def _on_parameters(faults: Faults) -> Callable[[Callable[[torch.Tensor], Any]], 
 @_on_parameters(state)
 def marks_on_parameters(p: torch.Tensor) -> None:
     """Compiling leaves an attribute on parameters."""
-    p._packed = True  # type: ignore[attr-defined]
+    p._packed = True
 
 
 @_on_parameters(state)

@@ -153,7 +153,7 @@ def another_half() -> None:
 @_compiling()
 def a_short_pi() -> None:
     """Compiling changes a constant of torch."""
-    torch.pi = 3.14159  # type: ignore[misc]
+    torch.pi = 3.14159
 
 
 @_compiling()
