@@ -80,7 +80,7 @@ class Trial:
         compiled = self.frontend.compile(function, self.backend, given)
         self.compiled.append(compiled)
         self.originals[id(compiled)] = function
-        return Called(compiled, self.records, lambda: self.sample, self.device, self.keep)
+        return Called(compiled, self.records, lambda: self.sample, self.device, self.keep, function)
 
     def reports(self, compiled: Any) -> Any:
         """What became of each graph of what :meth:`compile` returned."""

@@ -118,12 +118,12 @@ class Openvino(Requirements):
 
 class Tvm(Requirements):
     """TVM, whose threads take their settings from the environment; it prints uncaught exceptions by itself, also what
-    ran when the process dies, and the places in its sources that warn."""
+    ran when the process dies, and the places in its sources that warn.  ``inspect`` finds its sources, too."""
 
     backend = "tvm"
     says = ("/project/",)
     sets = ("TVM_BIND_THREADS", "TVM_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "sys hooks", "import hooks",
-            "actions of signals")  # fmt: skip
+            "actions of signals", "functions of inspect")  # fmt: skip
     expected = tuple(
         Expected(f"semantics/{case}", why)
         for case, why in (

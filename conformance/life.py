@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+
+import torchmux
 
 from .case import Case, Collection, Trial
 
@@ -59,6 +62,21 @@ def a_hundred_steps(trial: Trial) -> Any:
     return torch.stack(found)
 
 
+@_calls("training")
+def beyond_a_byte(trial: Trial) -> Any:
+    """260 calls without gradients and as many training steps: no counter of one byte goes wrong."""
+    compiled = trial.compile(lambda x, w: (x * w).sin() + x)
+    weight, found = trial.tensor(4, requires_grad=True), []
+    for _ in range(260):
+        x = trial.tensor(4)
+        with torch.no_grad():
+            found.append(compiled(x, weight))
+        compiled(x, weight).sum().backward()
+        found.append(weight.grad)
+        weight.grad = None
+    return torch.stack(found)
+
+
 @_calls()
 def nothing_is_kept(trial: Trial) -> Any:
     """After a call, nothing keeps its inputs and results alive, nor files and threads; memory does not grow."""
@@ -84,17 +102,19 @@ def nothing_is_kept(trial: Trial) -> Any:
 
 @_calls()
 def nothing_is_left_by_compilations(trial: Trial) -> Any:
-    """Each program that is compiled leaves no files, threads and processes open, and at most a megabyte of memory."""
+    """Each program that is compiled leaves no files, threads and processes open, and at most a megabyte of memory; and
+    is there when others have been compiled after it."""
     x, memory, found = trial.tensor(4, 8), _Memory(trial), []
-    results = []
-    for number in range(14):
-        results.append(trial.run(eval(f"lambda x: (x * {number}.5).tanh() + {number}.25"), x))
+    results, programs = [], []
+    for number in range(18):
+        programs.append(trial.compile(eval(f"lambda x: (x * {number}.5).tanh() + {number}.25")))
+        results.append(programs[-1](x))
         if number in (4, 7, 10, 13):
             memory.measure()
             found.append((_open_files(), threading.active_count(), len(_processes())))
     more = ["files", "threads", "processes"]
     left = [name for name, before, after in zip(more, found[0], found[-1], strict=True) if after - before > 5]
-    return torch.stack(results), left, memory.grows(9 << 20)
+    return torch.stack(results + [each(x) for each in programs]), left, memory.grows(9 << 20)
 
 
 @_calls("training", "dynamic_shapes")
@@ -143,9 +163,19 @@ def nothing_runs_between_calls(trial: Trial) -> Any:
     compiled, x = trial.compile(lambda x: (x @ x.t()).softmax(-1).sum(0)), trial.tensor(256, 256)
     results = [compiled(x) for _ in range(3)]
     time.sleep(0.2 if trial.backend is not None else 0)
-    before = time.process_time()
+    before, woken = time.process_time(), _wakings()
     time.sleep(0.3 if trial.backend is not None else 0)
-    return results, time.process_time() - before > 0.03
+    # Threads that look for work every few milliseconds take little time, and keep a processor from resting.
+    return results, time.process_time() - before > 0.03, _wakings() - woken > 40
+
+
+def _wakings() -> int:
+    """How often the threads of this process have been woken up."""
+    found = 0
+    for task in glob.glob("/proc/self/task/*/status"):
+        with contextlib.suppress(OSError), open(task, encoding="ascii") as file:
+            found += sum(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches"))
+    return found
 
 
 def _open_files() -> int:
@@ -303,6 +333,21 @@ def numbers_of_threads(trial: Trial) -> Any:
     return found
 
 
+@_threads()
+def sizes_and_compilations_at_once(trial: Trial) -> Any:
+    """Threads that call one function with sizes of their own, while others compile, each get their own results."""
+    shared = trial.compile(lambda x, y: ((x @ y).relu() + x.shape[0], x.softmax(-1)), dynamic=True)
+    given = [[(trial.tensor(n, 6), trial.tensor(6, 4)) for n in (3 + place, 8 - place)] for place in range(3)]
+    shared(*given[0][0])
+
+    own = [trial.compile(eval(f"lambda x, y: (x @ y * {place + 2}).sin() - {place}")) for place in range(3)]
+
+    def work(place: int) -> Any:
+        return [(shared(*each), own[place](*each)) for _ in range(4) for each in given[place]]
+
+    return _at_once(work, 3)
+
+
 @_process("training", processes=1)
 def an_end(trial: Trial) -> Any:
     """A process that compiled, called and trained ends as others do: soon, silently, and leaves nothing behind."""
@@ -342,7 +387,7 @@ def a_warm_cache(trial: Trial) -> Any:
     """What one process left in a cache is used by the next one only for the same program.
 
     The second process runs programs that resemble those of the first: other constants, other wiring, other dimensions,
-    other sizes, other dtypes, other weights.
+    other sizes, other dtypes, other weights.  Files of the cache that are cut off are not used.
     """
     last = trial.process == 2
     x, y = trial.tensor(4, 6), trial.tensor(4, 6)
@@ -374,9 +419,42 @@ def a_warm_cache(trial: Trial) -> Any:
             [grown(trial.tensor(*size)) for size in sizes],
             [other(each) for each in ((x.double(), x.t()) if last else (x, x.contiguous()))],
         ]
+        results += [trial.run(each, x) for each in _kin(last)]
     trained = trial.tensor(4, 6, requires_grad=True)
     trial.run(lambda x: (x.tanh() * number).sum(dim), trained).square().sum().backward()
-    return results, trained.grad
+    found = [results, trained.grad]
+    if last:
+        _damage(torchmux.config.cache_dir if trial.backend is not None else "")
+    trial.reset()
+    found.append([trial.run(eval(f"lambda x: (x * {n}.5).sin() + x.sum(0)"), x) for n in (3, 4)])
+    return found
+
+
+def _kin(last: bool) -> list[Callable[[torch.Tensor], Any]]:
+    """Programs whose twins differ in a keyword, a word, a dtype, the bounds of a part, an operator, the last of many
+    operators."""
+    if last:
+        return [
+            lambda x: torch.add(x, x[0], alpha=3), lambda x: F.gelu(x, approximate="tanh"), lambda x: x.to(torch.int32),
+            lambda x: x[1:3] * 2, lambda x: x.sin() < 0.5, lambda x: (x * 2 + 1).tanh().exp().sum(0).cos(),
+            lambda x: (x.sum(0), x + 1),
+        ]  # fmt: skip
+    return [
+        lambda x: torch.add(x, x[0], alpha=2), lambda x: F.gelu(x), lambda x: x.to(torch.int64), lambda x: x[0:2] * 2,
+        lambda x: x.sin() > 0.5, lambda x: (x * 2 + 1).tanh().exp().sum(0).sin(), lambda x: (x + 1, x.sum(0)),
+    ]  # fmt: skip
+
+
+def _damage(folder: str | os.PathLike[str]) -> None:
+    """Cut each file in half, as a full disk does: what it holds is to be found out, and made anew."""
+    for home, _, names in os.walk(folder) if folder else ():
+        for path in (os.path.join(home, name) for name in names):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                half = file.read(os.path.getsize(path) // 2)
+                with open(f"{path}.half", "wb") as other:
+                    other.write(half)
+                os.chmod(f"{path}.half", os.stat(path).st_mode)
+                os.replace(f"{path}.half", path)  # what this process has loaded of it stays as it is
 
 
 PROCESSES = {case.id: case.processes for case in cases() if case.processes}

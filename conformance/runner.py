@@ -451,7 +451,7 @@ class Worker:
             return Outcome.MISMATCH, f"its process leaves files in the home folder: {', '.join(left)[:300]}"
         if left := self._left_in_shared_memory():
             return Outcome.MISMATCH, f"its process leaves shared memory: {', '.join(left)[:300]}"
-        if self._has_children():
+        if self._has_children() or (self._temporary and _running_with(self._temporary)):
             return Outcome.MISMATCH, "its process leaves processes behind"
         return None
 
@@ -552,6 +552,16 @@ def _in_shared_memory() -> set[str]:
             with contextlib.suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_uid == os.getuid():
                     found.add(entry.name)
+    return found
+
+
+def _running_with(temporary: str) -> list[str]:
+    """The processes that have this folder for temporary files: also those that left the group."""
+    mark, found = b"TMPDIR=" + os.fsencode(temporary) + b"\0", []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if mark in Path("/proc", process, "environ").read_bytes():
+                found.append(process)
     return found
 
 

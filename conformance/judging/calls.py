@@ -1,13 +1,14 @@
 """What each call of a compiled function shows, beside what its case returns.
 
 A case returns what its author thought of.  Of every call, this records the rest: the inputs afterwards, which results
-and inputs share memory and from where on, strides, ``requires_grad``, which inputs were written to, the exception, and
-the states of random generators.
+and inputs share memory and from where on, strides, ``requires_grad``, which inputs were written to or moved, what
+became of modules and tensors that the function has, the exception, and the states of random generators.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 import sys
 import threading
@@ -49,8 +50,10 @@ class Called:
         sample: Callable[[], int | None],
         device: torch.device,
         keep: Callable[[Any, Any, Any], None] = lambda function, args, keywords: None,
+        original: Any = None,
     ) -> None:
         self.__dict__.update(_function=function, _records=records, _sample=sample, _keep=keep, _device=device)
+        self.__dict__["_reads"] = reads_of(function if original is None else original)
         self.__dict__["_thread"] = threading.get_ident()
 
     def __getattr__(self, name: str) -> Any:
@@ -66,6 +69,8 @@ class Called:
         inputs = tensors_in((args, keywords))
         record: dict[str, Any] = {"sample": self._sample(), "raised": None}
         versions = [_version(tensor) for tensor in inputs]
+        places = [_place(tensor) for tensor in inputs]
+        read = self._reads()
         try:
             results = self._function(*args, **keywords)
         except Exception as error:
@@ -78,8 +83,72 @@ class Called:
             record["written"] = [_version(tensor) != was for tensor, was in zip(inputs, versions, strict=True)]
             record["inputs"] = [self._records.kept(tensor) for tensor in inputs]
             record["left on inputs"] = [_left_on(tensor) for tensor in inputs]
+            record["inputs stay"] = [_place(t) == was for t, was in zip(inputs, places, strict=True)]
+            record["what it reads"] = read.changes()
             record["random"] = random_states(self._device)
             self._records.append(record)
+
+
+class Read:
+    """The tensors and modules that a function has beside its arguments, as they are before a call."""
+
+    def __init__(self, modules: list[torch.nn.Module], tensors: dict[str, torch.Tensor]) -> None:
+        self._modules, self._tensors = modules, tensors
+        self._before, self._settings = self._state(), self._of_modules()
+
+    def _state(self) -> dict[str, Any]:
+        # Some kernels write to buffers of statistics uncounted.
+        return {
+            name: (_version(t) if t.requires_grad else 0, _place(t), t.requires_grad, _left_on(t))
+            for name, t in self._tensors.items()
+        }
+
+    def _of_modules(self) -> list[Any]:
+        return [(m.training, sorted(vars(m)), len(m._forward_hooks), len(m._backward_hooks)) for m in self._modules]
+
+    def changes(self) -> list[str]:
+        """What is otherwise than before the call, by name."""
+        what = "is written to", "has other memory", "has another need of a gradient", "has something new on it"
+        found = [
+            f"{name} {words}"
+            for name, state in self._state().items()
+            for words, was, now in zip(what, self._before[name], state, strict=True)
+            if was != now
+        ]
+        return found + ["a module has another state"] * (self._of_modules() != self._settings)
+
+
+def reads_of(function: Any) -> Callable[[], Read]:
+    """What tells what a function reads beside its arguments: the parts of a module, or those that it closes over."""
+
+    def read() -> Read:
+        cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
+        homes = [each for each in (function, *cells) if isinstance(each, torch.nn.Module)]
+        modules = [module for home in homes for module in home.modules()]
+        tensors = {f"tensor {at}": cell for at, cell in enumerate(cells) if isinstance(cell, torch.Tensor)}
+        for at, home in enumerate(homes):
+            parts = itertools.chain(home.named_parameters(), home.named_buffers())
+            tensors |= {f"{name} of module {at}": part for name, part in parts}
+        return Read(modules, tensors)
+
+    return read
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty one raises
+    except ValueError:
+        return False
+    return True
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    """Where a tensor has its numbers, in which order, and whether it has a gradient."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        return tensor.requires_grad
+    if tensor._is_zerotensor():
+        return None
+    return tensor.data_ptr(), tensor.stride(), tensor.untyped_storage().nbytes(), tensor.requires_grad
 
 
 def plain(function: Any) -> Any:
@@ -109,6 +178,7 @@ def _of_results(inputs: list[torch.Tensor], results: list[torch.Tensor]) -> dict
             for tensor, first in zip(results, shared[len(inputs) :], strict=True)
         ],
         "left on results": [_left_on(tensor) for tensor in results],
+        "wasted memory": [_wastes(tensor) for tensor in results],
         "is an input": [next((i for i, given in enumerate(inputs) if given is each), None) for each in results],
     }
 
@@ -126,7 +196,16 @@ def _left_on(tensor: torch.Tensor) -> str:
     """What a call may leave on a tensor beside its numbers: attributes, hooks, a gradient; torch's marks aside."""
     words = sorted(name for name in vars(tensor) if not name.startswith("_dynamo"))
     words += [f"{len(tensor._backward_hooks)} hooks"] if tensor._backward_hooks else []
+    words += ["hooks after gradients"] * bool(tensor.is_leaf and tensor._post_accumulate_grad_hooks)
+    words += ["keeps its gradient"] * (not tensor.is_leaf and tensor.retains_grad)
     return ", ".join(words + ["a gradient"] * (tensor.is_leaf and tensor.grad is not None))
+
+
+def _wastes(tensor: torch.Tensor) -> bool:
+    """Whether it keeps much more memory than its numbers take: what is stored or sent would be as large."""
+    if tensor.layout is not torch.strided or type(tensor) is not torch.Tensor:
+        return False
+    return tensor.untyped_storage().nbytes() > 4 * tensor.numel() * tensor.element_size() + (1 << 16)
 
 
 def _is_shared(tensor: torch.Tensor) -> bool:

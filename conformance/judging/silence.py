@@ -62,6 +62,13 @@ class Call:
     grad: bool
     inference: bool
 
+    @property
+    def kind(self) -> Any:
+        """Equal for calls that may share code."""
+        tensors = tensors_in((self.args, self.keywords))
+        made = [(t.shape, t.dtype, t.is_contiguous(), t.requires_grad) for t in tensors]
+        return tuple(made), self.grad, self.inference
+
     def prepared(self, function: Callable[..., Any]) -> Callable[[], Any]:
         """``function`` in place of the compiled one, on copies of the inputs."""
         args, keywords = self.copies()
@@ -107,11 +114,20 @@ def _leaves(ends: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return list(found.values())
 
 
+KINDS = 3
+"""How many kinds of calls of one function are replayed besides the last one."""
+
+
 class Watch:
-    """Keeps the last call of each compiled function, and replays them."""
+    """Keeps the last call of each compiled function, and the first ones of other kinds, and replays them.
+
+    Calls are of one kind if their tensors have the same sizes, dtypes, order in memory and needs of gradients, and the
+    modes are the same: a backend may have code for some kinds only.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[int, Call] = {}
+        self._kinds: dict[int, dict[Any, Call]] = {}
 
     def keep(self, function: Any, args: Any, keywords: Any) -> None:
         """Keep a call that is about to happen, unless it cannot be copied."""
@@ -120,8 +136,12 @@ class Watch:
         if not all(map(_is_plain, tensors_in((args, keywords)))):
             return
         call = Call(function, args, keywords, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        kind = call.kind
         call.args, call.keywords = call.copies()
         self._calls[id(function)] = call
+        kinds = self._kinds.setdefault(id(function), {})
+        if kind in kinds or len(kinds) < KINDS:
+            kinds[kind] = call
 
     @property
     def calls(self) -> list[Call]:
@@ -130,7 +150,8 @@ class Watch:
     def ran(self, graphs: Callable[[], int]) -> set[str]:
         """The names of the computing operators that torch runs in the calls; ``graphs()`` counts what is compiled."""
         found: set[str] = set()
-        for call in self._calls.values():
+        kinds = (call for calls in self._kinds.values() for call in calls.values())
+        for call in {id(call): call for call in (*self._calls.values(), *kinds)}.values():
             with contextlib.suppress(Exception):  # a case may end with a call that eager refuses as well
                 found |= self._ran(call, graphs)
         return found

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import builtins
+import asyncio
 import contextlib
-import copy
 import copyreg
-import ctypes
 import decimal
 import faulthandler
-import functools
 import gc
 import itertools
-import json
 import locale
 import logging
-import math
 import multiprocessing
+import multiprocessing.spawn
 import operator
 import os
-import pickle
-import random
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import tracemalloc
-import types
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures.thread import _threads_queues  # the threads of executors end with the process
@@ -40,52 +32,7 @@ import torch
 from torchmux import torch_internals
 from torchmux.torch_internals.modes import count_dispatch_modes, count_function_modes
 
-_PATCHABLE = (
-    torch,
-    torch.Tensor,
-    torch.nn.Module,
-    torch.nn.functional,
-    torch.nn.init,
-    torch.linalg,
-    torch.fft,
-    torch.special,
-    torch.autograd,
-    torch.autograd.Function,
-    torch.optim,
-    torch.optim.Optimizer,
-    torch.optim.lr_scheduler,
-    torch.func,
-    torch.nn.utils,
-    torch.utils.checkpoint,
-    torch.utils.data,
-    torch.utils.data.DataLoader,
-    builtins,
-    warnings,
-    math,
-    operator,
-    functools,
-    logging,
-    tempfile,
-    os,
-    random,
-    json,
-    copy,
-    pickle,
-    subprocess,
-    threading,
-    sys.modules["time"],
-)
-
-_WITH_CLASSES = (torch.nn, torch.optim, torch.optim.lr_scheduler)
-"""Modules whose classes may not get other methods either."""
-
-_SET_BY_TORCH = (
-    "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_PTXAS_PATH", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
-)  # fmt: skip
-"""torch sets these when it imports what AOTAutograd needs, and before it compiles with Triton or C++."""
-
-_KEPT_BY_TORCH = (os.path.join("_inductor", "compile_worker"),)
-"""Processes with this in their command line: torch keeps them for the next compilations."""
+from . import namespaces, process
 
 _FIRST_START = multiprocessing.get_all_start_methods()[0]
 """How processes start unless somebody chooses; the first one that starts settles it."""
@@ -109,12 +56,7 @@ declared_words: tuple[str, ...] = ()
 def snapshot() -> dict[str, Any]:
     """Every part of the state by name; equal values mean that nothing changed."""
     found = {name: _tried(read) for name, read in _READERS.items()}
-    for home in _PATCHABLE:
-        found[f"functions of {home.__name__}"] = found[f"names of {home.__name__}"] = dict(vars(home))
-    for module in _WITH_CLASSES:
-        for name, each in list(vars(module).items()):
-            if isinstance(each, type):
-                found[f"functions of {module.__name__}.{name}"] = dict(vars(each))
+    found["namespaces"] = namespaces.read()
     return found
 
 
@@ -122,21 +64,18 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
     """The parts that differ by name, in words."""
     found = {}
     for name, value in before.items():
-        if name not in declared and _differs(name, value, after[name]):
-            found[name] = f"{name}{_which(name, value, after[name])}"
-    return found
+        if name == "namespaces":
+            found.update(namespaces.changes(value, after[name]))
+        elif name not in declared and _differs(name, value, after[name]):
+            found[name] = f"{name}{_which(value, after[name])}"
+    return {name: words for name, words in found.items() if name not in declared}
 
 
-def _which(part: str, before: Any, after: Any) -> str:
+def _which(before: Any, after: Any) -> str:
     """The entries of a dictionary that differ."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
-    if part.startswith("functions of "):
-        names = _patched(before, after)
-    elif part.startswith("names of "):
-        names = _new_names(before, after)
-    else:
-        names = [str(key) for key in {**before, **after} if before.get(key) != after.get(key)]
+    names = [str(key) for key in {**before, **after} if before.get(key) != after.get(key)]
     return f" ({', '.join(sorted(names)[:5])})"
 
 
@@ -149,45 +88,19 @@ def restore(before: dict[str, Any], names: Iterable[str]) -> None:
 
 
 def _differs(name: str, before: Any, after: Any) -> bool:
-    if name.startswith("functions of "):
-        return bool(_patched(before, after))
-    if name.startswith("names of "):
-        return bool(_new_names(before, after))
     if name in ("open files", "child processes"):
         return len(after) > len(before)
     if isinstance(before, str) or isinstance(after, str):  # it could not be read
         return bool(before != after)
     if name == "settings of torch's compilers":  # some may just have been loaded
         return any(after[module] != settings for module, settings in before.items() if module in after)
-    if name in ("modules of Python", "how objects are copied"):  # more may come
-        return any(after.get(module, key) != key for module, key in before.items())
+    if name == "warning filters":
+        return before != [each for each in after if each in before or not _is_of_a_library(each)]
+    if name in ("modules of Python", "how objects are copied", "logging", "settings of scripts", "code of functions"):
+        return any(after.get(module, key) != key for module, key in before.items())  # more may come
     if name == "threads of Python":
         return not after <= before
     return bool(before != after)
-
-
-def _patched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The functions that were replaced by others than torch's: it wraps some when it imports its own compiler."""
-    # the separator tells torch's own folder from one beside it whose name begins alike, such as torch_tensorrt's
-    home = os.path.join(os.path.dirname(torch.__file__), "")
-    return [
-        name
-        for name, value in before.items()
-        if after.get(name) is not value
-        and callable(value)
-        and not getattr(getattr(after.get(name), "__code__", None), "co_filename", "").startswith(home)
-    ]
-
-
-def _new_names(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The names that came, but for those of modules, for marks of torch's own tracer, which begin with three _, and for
-    what Python remembers of a class when it is pickled."""
-    return [
-        name
-        for name, value in after.items()
-        if not (name in before or isinstance(value, types.ModuleType) or name.startswith("___"))
-        and name != "__slotnames__"
-    ]
 
 
 def _tried(read: Callable[[], Any]) -> Any:
@@ -195,11 +108,6 @@ def _tried(read: Callable[[], Any]) -> Any:
         return read()
     except (OSError, RuntimeError, AttributeError, ValueError) as error:
         return type(error).__name__
-
-
-@functools.cache
-def _libc() -> Any:
-    return ctypes.CDLL(None)
 
 
 def _numbers() -> tuple[Any, ...]:
@@ -210,115 +118,62 @@ def _numbers() -> tuple[Any, ...]:
         float("5e-324") * float("1.0") != 0.0,
         (one + 2.0**-53).item(),
         (one * -1.0 - 2.0**-53).item(),
-        _libc().fegetround() if hasattr(_libc(), "fegetround") else None,
+        process.libc().fegetround() if hasattr(process.libc(), "fegetround") else None,
     )
 
 
-def _blanket_filters() -> list[Any]:
-    """The filters for all warnings; modules of torch add some for single ones when they are imported."""
-    wide = (Warning, UserWarning, RuntimeWarning, DeprecationWarning)
-    return [f[:1] + f[2:3] for f in warnings.filters if f[1] is None and f[3] is None and f[2] in wide]
+_TO_PRINT = torch.arange(24)
 
 
-def _signals() -> dict[int, Any]:
-    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+def _filters() -> list[Any]:
+    """The filters of warnings, but for those of modules of torch, which add them when they are imported."""
+    return [(*f[:1], _text(f[1]), f[2], _text(f[3])) for f in warnings.filters]
 
 
-def _actions() -> list[int]:
-    """What Linux is to do besides calling a signal's handler: whether a system call goes on after it, among others."""
-    found = []
-    for number in signal.valid_signals():
-        action = ctypes.create_string_buffer(256)  # a handler, 1,024 bits of signals, the flags
-        _libc().sigaction(number, None, action)
-        found.append(ctypes.c_int.from_buffer(action, ctypes.sizeof(ctypes.c_void_p) + 128).value)
-    return found
+def _is_of_a_library(found: tuple[Any, ...]) -> bool:
+    """Whether it is about one library's warnings: its classes, or words that only this library uses."""
+    _, message, category, module = found
+    return category.__module__ != "builtins" or any(word in message + module for word in ("torch", "size changed"))
 
 
-def _limits() -> list[Any]:
-    import resource
-
-    names = ("AS", "CORE", "STACK", "NOFILE", "CPU", "DATA", "NPROC", "MEMLOCK")
-    return [resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in names]
+def _text(pattern: Any) -> str:
+    return getattr(pattern, "pattern", pattern) or ""
 
 
-def _status(*fields: str) -> list[str]:
-    """Lines of what Linux says of this process."""
-    with open("/proc/self/status", encoding="ascii") as file:
-        return [line for line in file if line.startswith(fields)]
+def _loggers() -> dict[str, Any]:
+    """How each logger is set, and what holds for all."""
+    manager = logging.root.manager
+    found: dict[str, Any] = {
+        "all": (manager.disable, logging.raiseExceptions, logging.getLevelNamesMapping(), logging.getLoggerClass()),
+        "root": _logger(logging.root),
+    }
+    loggers = ((name, each) for name, each in list(manager.loggerDict.items()) if isinstance(each, logging.Logger))
+    return found | {name: _logger(each) for name, each in loggers}
 
 
-def _environment_of_c() -> dict[bytes, bytes]:
-    """What libraries see of the environment: they may set variables that ``os.environ`` does not have."""
-    entries = ctypes.POINTER(ctypes.c_char_p).in_dll(_libc(), "environ")
-    found, place = {}, 0
-    while (entry := entries[place]) is not None:
-        name, _, text = entry.partition(b"=")
-        found[name] = text
-        place += 1
-    left_out = {*declared, *_SET_BY_TORCH, *os.environ}
-    return {n: text for n, text in found.items() if os.fsdecode(n) not in left_out and not n.startswith(b"__KMP")}
-
-
-def _standard_files() -> list[tuple[int, int]]:
-    """Which files standard input and errors are; output is the suite's own meanwhile."""
-    return [(os.fstat(number).st_dev, os.fstat(number).st_ino) for number in (0, 2)]
-
-
-def _children() -> list[str]:
-    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-        return [child for child in file.read().split() if not _is_kept(child)]
-
-
-def _is_kept(process: str) -> bool:
-    """Whether a process is one that a compiler keeps for its next work, as declared."""
-    command = ""
-    with contextlib.suppress(OSError):
-        for _ in range(20):  # one that has just begun has no command line yet; one that has ended has none any more
-            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
-                if file.read().rpartition(")")[2].split()[0] == "Z":
-                    break
-            with open(f"/proc/{process}/cmdline", "rb") as file:
-                command = os.fsdecode(file.read())
-            if command:
-                break
-            time.sleep(0.001)
-    return any(part in command for part in (*_KEPT_BY_TORCH, *declared_processes))
-
-
-def _loggers() -> list[Any]:
-    names = ("", "torch", "torchmux", "transformers")
-    each = [(logging.getLogger(n).level, [id(h) for h in logging.getLogger(n).handlers]) for n in names]
-    return [logging.root.manager.disable, logging.raiseExceptions, logging.getLevelNamesMapping(), *each]
-
-
-def _controls() -> list[int]:
-    """What a process asks of Linux for itself: dumps, slow timers, no new rights, orphans, large pages."""
-    return [_libc().prctl(which, 0, 0, 0, 0) for which in (3, 30, 39, 42)] + [_reaps_orphans()]
-
-
-def _reaps_orphans() -> int:
-    found = ctypes.c_int()
-    _libc().prctl(37, ctypes.byref(found), 0, 0, 0)
-    return found.value
+def _logger(each: logging.Logger) -> Any:
+    always = each.disabled, list(map(id, each.filters))
+    if each.name.startswith("torch."):  # torch sets the rest when it imports its own compilers
+        return always
+    return *always, each.level, each.propagate, list(map(id, each.handlers))
 
 
 def _of_numpy() -> Any:
     numpy = sys.modules.get("numpy")
-    return None if numpy is None else (numpy.geterr(), numpy.get_printoptions())
+    if numpy is None:
+        return None
+    return numpy.geterr(), numpy.get_printoptions(), id(numpy.geterrcall()), numpy.getbufsize()
 
 
 def _modules() -> dict[str, int]:
-    """Which objects the modules of the standard library are."""
-    return {name: id(sys.modules.get(name)) for name in sys.stdlib_module_names & sys.modules.keys()}
+    """Which objects the modules of torch, of NumPy and of the standard library are, and the environment."""
+    known = {"torch", "numpy", *sys.stdlib_module_names}
+    found = {name: id(module) for name, module in list(sys.modules.items()) if name.partition(".")[0] in known}
+    return {**found, "os.environ": id(os.environ)}
 
 
-def _wakeup() -> int:
-    """The file that is told of signals; only the main thread may ask."""
-    if threading.current_thread() is not threading.main_thread():
-        return -1
-    number = signal.set_wakeup_fd(-1)
-    signal.set_wakeup_fd(number, warn_on_full_buffer=False)
-    return number
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _aids() -> list[Any]:
@@ -327,8 +182,14 @@ def _aids() -> list[Any]:
         tracemalloc.is_tracing(), faulthandler.is_enabled(), sys.dont_write_bytecode,
         getattr(sys, "getdlopenflags", int)(), sys.get_coroutine_origin_tracking_depth(),
         tuple(map(id, sys.get_asyncgen_hooks())), socket.getdefaulttimeout(), tempfile.gettempdir(),
-        getattr(sys, "tracebacklimit", None),
+        getattr(sys, "tracebacklimit", None), tempfile.template, multiprocessing.spawn.get_executable(),
     ]  # fmt: skip
+
+
+def _events() -> list[Any]:
+    """Which loops of events programs get."""
+    policy = asyncio.get_event_loop_policy()
+    return [type(policy), id(policy), id(getattr(getattr(policy, "_local", None), "_loop", None))]
 
 
 def _loaded_by_users() -> list[Any]:
@@ -347,6 +208,8 @@ def _ways_of_torch() -> list[Any]:
         torch.backends.opt_einsum.strategy, torch.serialization.get_default_load_endianness(),
         torch.serialization.get_default_mmap_options(), _loaded_by_users(),
         list(optimizer._global_optimizer_pre_hooks), list(optimizer._global_optimizer_post_hooks),
+        torch.sparse.check_sparse_tensor_invariants.is_enabled(), torch.backends.mha.get_fastpath_enabled(),
+        torch.serialization.get_crc32_options(), torch.hub.get_dir(),
     ]  # fmt: skip
 
 
@@ -371,11 +234,11 @@ def _replaced_kernels() -> set[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {name: text for name, text in os.environ.items() if name not in declared.union(_SET_BY_TORCH)}
+    return {name: text for name, text in os.environ.items() if name not in declared.union(process.SET_BY_TORCH)}
 
 
 def _restore_environment(was: dict[str, str]) -> None:
-    for name in set(os.environ) - set(was) - set(_SET_BY_TORCH) - declared:
+    for name in set(os.environ) - set(was) - set(process.SET_BY_TORCH) - declared:
         del os.environ[name]
     os.environ.update(was)
 
@@ -444,9 +307,9 @@ _READERS: dict[str, Callable[[], Any]] = {
     "sys.argv": lambda: list(sys.argv),
     "recursion limit": sys.getrecursionlimit,
     "switch interval": sys.getswitchinterval,
-    "signal handlers": _signals,
-    "actions of signals": _actions if sys.platform == "linux" else tuple,
-    "signals of the process": lambda: _status("SigBlk", "SigIgn"),
+    "signal handlers": process.signals,
+    "actions of signals": process.actions,
+    "signals of the process": lambda: process.status("SigBlk", "SigIgn"),
     "timers": lambda: [signal.getitimer(number)[0] > 0 for number in range(3)],
     "garbage collector": lambda: (
         gc.isenabled(), gc.get_threshold(), gc.get_debug(), _is_frozen(), list(map(id, gc.callbacks)),
@@ -455,29 +318,35 @@ _READERS: dict[str, Callable[[], Any]] = {
     "switches of autograd and attention": torch_internals.autograd_switches,
     "settings of torch's compilers": torch_internals.compiler_settings,
     "modules of Python": _modules,
-    "file that is told of signals": _wakeup,
+    "file that is told of signals": lambda: process.wakeup(_is_main),
     "aids to find errors": _aids,
     "ways of torch": _ways_of_torch,
-    "name of the process": lambda: _status("Name"),
-    "controls of the process": _controls if sys.platform == "linux" else list,
+    "name of the process": lambda: process.status("Name"),
+    "controls of the process": process.controls,
     "how objects are copied": lambda: dict(copyreg.dispatch_table),
-    "environment of C": _environment_of_c,
-    "standard files": _standard_files,
+    "environment of C": lambda: process.environment_of_c(declared),
+    "standard files": process.standard_files,
     "locale": lambda: locale.setlocale(locale.LC_ALL),
-    "decimal context": lambda: repr(decimal.getcontext()),
-    "warning filters": _blanket_filters,
+    "time zone": lambda: (time.tzname, time.timezone),
+    "loops of events": _events,
+    "decimal context": lambda: [repr(each) for each in (decimal.getcontext(), decimal.DefaultContext)],
+    "code of functions": namespaces.code,
+    "settings of scripts": torch_internals.settings_of_scripts,
+    "warning filters": _filters,
     "logging": _loggers,
     "NumPy's settings": _of_numpy,
+    "standing of the process": process.standing,
+    "scheduling": process.scheduling,
     "processor affinity": lambda: os.sched_getaffinity(0),
     "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
-    "limits of resources": _limits,
-    "file mode mask": lambda: _status("Umask"),
+    "limits of resources": process.limits,
+    "file mode mask": lambda: process.status("Umask"),
     "modes that see operators": lambda: (count_function_modes(), count_dispatch_modes()),
-    "how tensors are printed": lambda: str(torch.tensor([1 / 3, 1e-9, 1e5], dtype=torch.float64)),
+    "how tensors are printed": lambda: str([torch.tensor([1 / 3, 1e-9, 1e5], dtype=torch.float64), _TO_PRINT]),
     "how long numbers may be as text": sys.get_int_max_str_digits,
     "stack size of threads": threading.stack_size,
     "start of processes": lambda: multiprocessing.get_start_method(allow_none=True) or _FIRST_START,
-    "child processes": _children,
+    "child processes": lambda: process.children(declared_processes),
     "threads of Python": lambda: {
         thread for thread in threading.enumerate() if not thread.daemon and thread not in _threads_queues
     },

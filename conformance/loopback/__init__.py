@@ -22,7 +22,6 @@ import functools
 from collections.abc import Callable
 
 from torchmux.registry import register_backend
-from torchmux.registry.options import FreeOptions
 from torchmux.registry.spec import ANY, BackendSpec
 
 from ..outcome import Outcome
@@ -51,10 +50,13 @@ from . import (
 from .circumstances import (
     algebra,
     attributes,
+    calls,
     derivatives,
     integers as beside,
+    keys,
     layouts,
     precision,
+    process as of_process,
     programs,
     rare,
     sequences,
@@ -74,7 +76,8 @@ _KINDS = (
     layouts.faults, sequences.faults, derivatives.faults, around.process, around.turns, around.checks,
     algebra.arguments, algebra.numerics, programs.process, programs.state, programs.training,
     rare.numerics, rare.arguments, rare.layout, slopes.faults, values.numerics, values.arguments, values.edges,
-    attributes.numerics, attributes.arguments,
+    attributes.numerics, attributes.arguments, of_process.state, of_process.process, keys.faults, calls.keys,
+    calls.turns, calls.state, calls.process, calls.training, calls.honesty, calls.numerics,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}
@@ -105,7 +108,8 @@ class Loopback(Requirements):
                 ALL[fault].text,
                 FAULTS[fault],
                 graph="torch",
-                options=FreeOptions if fault == "ignored_option" else None,
+                options=ALL[fault].options,
+                modes=ALL[fault].modes,
                 **everything,  # type: ignore[arg-type]
             )
         )
@@ -113,7 +117,7 @@ class Loopback(Requirements):
     @property
     def own_kernels(self) -> bool:
         """Only the faults that concern this claim it."""
-        return ALL[self.fault].kind == "honesty" and self.fault != "ignored_option"
+        return ALL[self.fault].kind == "honesty" and ALL[self.fault].options is None
 
 
 def __getattr__(name: str) -> Callable[[], Loopback]:

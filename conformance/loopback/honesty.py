@@ -9,6 +9,8 @@ import numpy
 import torch
 from torch.fx import GraphModule
 
+from torchmux.registry.options import FreeOptions
+
 from .kit import Faults, Run, with_operators
 
 faults = Faults("honesty")
@@ -32,7 +34,7 @@ def silent_fallback_of_layers(gm: GraphModule, inputs: Sequence[Any]) -> Run:
     return gm.forward
 
 
-@faults("semantics/use/unknown_option")
+@faults("semantics/use/unknown_option", options=FreeOptions)
 def ignored_option(gm: GraphModule, inputs: Sequence[Any], **options: Any) -> Run:
     """The backend accepts every option and ignores it."""
     return gm.forward

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ class Fault:
     compile: Compile
     case: str
     outcome: Outcome
+    options: type | None = None
+    modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -41,9 +43,11 @@ class Faults:
         self.kind = kind
         self._found: list[Fault] = []
 
-    def __call__(self, case: str, outcome: Outcome = Outcome.MISMATCH) -> Callable[[Compile], Compile]:
+    def __call__(self, case: str, outcome: Outcome = Outcome.MISMATCH, **taken: Any) -> Callable[[Compile], Compile]:
+        """A backend that is wrong as a whole; ``taken`` are the options and modes that it takes."""
+
         def add(compile: Compile) -> Compile:
-            self._found.append(Fault(self.kind, compile, case, outcome))
+            self._found.append(Fault(self.kind, compile, case, outcome, **taken))
             return compile
 
         return add

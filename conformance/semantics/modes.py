@@ -123,3 +123,48 @@ def contexts_that_look_on(trial: Trial) -> Any:
             result.square().sum().backward()
         found += [result.detach(), x.grad, w.grad]
     return found
+
+
+@torch.library.custom_op("torchmux_conformance::settings", mutates_args=())
+def _settings(x: torch.Tensor) -> torch.Tensor:
+    told = (
+        torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled(),
+        torch.get_default_dtype() is torch.float64, torch.get_float32_matmul_precision() == "high",
+        torch.is_anomaly_enabled(), (torch.tensor([1e-40]) * 1.0).item() != 0, torch.is_warn_always_enabled(),
+        torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled(),
+    )  # fmt: skip
+    return torch.tensor([float(each) for each in told], dtype=x.dtype).to(x.device)
+
+
+@_settings.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(10)
+
+
+@case(reference=False)
+def settings_that_operators_see(trial: Trial) -> Any:
+    """What runs in a call sees the settings that the program made for this call, not those of the first one."""
+    compiled, x, found = trial.compile(lambda x: _settings(x.sin()) + x.sum()), trial.tensor(3), []
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    precision, dtype = torch.get_float32_matmul_precision(), torch.get_default_dtype()
+    try:
+        for changed in (False, True, False, True):
+            torch.set_num_threads(3 if changed else threads)
+            torch.use_deterministic_algorithms(changed, warn_only=True)
+            torch.set_float32_matmul_precision("high" if changed else precision)
+            torch.set_default_dtype(torch.float64 if changed else dtype)
+            torch.set_flush_denormal(changed)
+            with torch.no_grad():
+                found.append(compiled(x))
+            found.append(compiled(x))
+            with contextlib.redirect_stderr(io.StringIO()), torch.autograd.set_detect_anomaly(changed):
+                found.append(compiled(x))
+            with torch.inference_mode(changed):
+                found.append(compiled(x).clone())
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_default_dtype(dtype)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.set_num_threads(threads)
+    return found

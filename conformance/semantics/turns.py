@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from ..case import Collection, Trial
+from ..judging.calls import plain
 
 case = Collection("semantics/turns")
 
@@ -237,4 +238,71 @@ def interrupts(trial: Trial) -> Any:
             found.append((type(raised).__name__, [str(each) for each in raised.args], len(_interrupts)))
         _interrupts.clear()
         found.append(compiled(x))
+    return found
+
+
+@case("dynamic_shapes", "training")
+def steps_of_several_sizes(trial: Trial) -> Any:
+    """Backward passes use the sizes of their own calls, however many calls of other sizes come in between."""
+    compiled = trial.compile(
+        lambda x, w: (((x @ w).tanh() / x.shape[0]).cumsum(0), x.mean(0) * x.shape[0], F.pad(x, (1, 2)).amax(1)),
+        dynamic=True,
+    )
+    weight, found = trial.tensor(4, 3, requires_grad=True), []
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        given = [trial.tensor(rows, 4, requires_grad=True) for rows in (5, 9, 3)]
+        ends = [sum((n + 1) * r.square().sum() for n, r in enumerate(compiled(x, weight))) for x in given]
+        for place in order:
+            ends[place].backward()
+        found += [x.grad for x in given]
+    return found, weight.grad
+
+
+@case("dynamic_shapes", terms=2100)
+def sizes_far_apart(trial: Trial) -> Any:
+    """Code for any size is right for sizes that are hundreds of times those of its first call, and for these again."""
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows, columns = x.shape
+        return (
+            x.sum(0), x.softmax(-1), x @ y, torch.cat([x, x * 2]), x.t() + 1, x.amax(1), x.reshape(-1)[::7],
+            torch.arange(rows, device=x.device) * columns, x.flip(0), F.pad(x, (1, 1)), x.var(1), x > x.mean(),
+        )  # fmt: skip
+
+    compiled = trial.compile(f, dynamic=True)
+    sizes = (3, 5), (700, 33), (4, 1300), (2051, 6), (3, 5)
+    return [compiled(trial.tensor(*size), trial.tensor(size[1], 4)) for size in sizes]
+
+
+_within: list[Any] = []
+
+
+@torch.library.custom_op("torchmux_conformance::within", mutates_args=())
+def _calls(x: torch.Tensor) -> torch.Tensor:
+    return _within[0](x) + 0
+
+
+@_calls.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@case("training")
+def calls_inside_of_calls(trial: Trial) -> Any:
+    """Compiled code may be called by other compiled code, by hooks of gradients, by hooks of modules and by operators
+    that run in it."""
+    inner = plain(trial.compile(lambda x: x.sin() * 2))  # what records calls is no part of the program
+    outer = trial.compile(lambda x, w: (inner(x) @ w).tanh() + inner(x.t()).sum(0, keepdim=True)[:, :1])
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+    torch.manual_seed(0)
+    net = trial.module(net)
+    net[0].register_forward_hook(lambda module, args, result: inner(result))
+    hooked, found, around = trial.compile(net), [], trial.compile(lambda x: _calls(x.cos()) + 1)
+    _within[:] = [inner]
+    for _ in range(3):
+        x, w = trial.tensor(4, 4, requires_grad=True), trial.tensor(4, 4, requires_grad=True)
+        result = outer(x, w)
+        result.register_hook(lambda g: found.append(inner(g.detach())))
+        result.square().sum().backward()
+        found.extend((result.detach(), x.grad, w.grad, hooked(x.detach()).detach(), around(x.detach())))
     return found

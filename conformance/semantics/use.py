@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import torchmux
+from torchmux.registry.names import members_of
 
 from ..case import OWN_KERNELS, Collection, Trial
 
@@ -30,6 +31,46 @@ def unknown_option(trial: Trial) -> Any:
     return "accepted"
 
 
+_SETTINGS = 6
+
+
+@case()
+def modes_and_switches(trial: Trial) -> Any:
+    """Each mode and each option that is on or off gives the same results, and none of them lasts: what is compiled
+    without any afterwards is as before."""
+    torch.manual_seed(0)
+    net = trial.module(torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 3))).eval()
+    x, found = trial.tensor(5, 6), []
+    settings = _settings_of(trial)
+    for number in range(_SETTINGS):
+        given = settings[number % len(settings)]
+        with torch.no_grad():
+            found.append(trial.compile(lambda x: net(x).softmax(-1), **given)(x))
+    with torch.no_grad():
+        plain = [trial.compile(lambda x: net(x).softmax(-1))(x) for _ in range(2)]
+    return found, plain, torch.equal(found[0], plain[0]) and torch.equal(*plain)
+
+
+def _settings_of(trial: Trial) -> list[dict[str, Any]]:
+    """The arguments of ``compile`` for each mode and switch, but for those that try many forms of code or that trace;
+    of a chain there are none."""
+    if not isinstance(trial.backend, str) or members_of(trial.backend) is not None:
+        return [{}]
+    own = torchmux.list_options(trial.backend)
+    modes = "reduce-overhead", *torchmux.list_mode_options(backend=trial.backend)
+    switches = {name: info.default for name, info in own.items() if isinstance(info.default, bool)}
+    left_out = ("tune", "trace", "profil", "random", "graphs")
+    found: list[dict[str, Any]] = [
+        {"mode": name, "options": None} for name in dict.fromkeys(modes) if not any(word in name for word in left_out)
+    ]
+    found += [
+        {"options": {**(trial.options or {}), name: not default}}
+        for name, default in switches.items()
+        if not any(word in name for word in left_out)
+    ]
+    return [{}, *found]
+
+
 @case(OWN_KERNELS)
 def runs_what_it_says(trial: Trial) -> Any:
     """torch does not run what the report attributes to the backend."""
@@ -49,6 +90,19 @@ def runs_what_it_says(trial: Trial) -> Any:
     # These compute; torch may always run operators that only move data.
     silently = sorted((ran & {"sin", "mm", "exp", "softmax", "tanh", "sum"}) - reported)
     return result, f"torch ran {', '.join(silently)}" if silently else ""
+
+
+@case(OWN_KERNELS)
+def runs_each_kind_of_call(trial: Trial) -> Any:
+    """Nor does torch run some calls only: those with other sizes, dtypes and orders in memory, or in other modes."""
+    x = trial.tensor(4, 6)
+    compiled, found = trial.compile(lambda x: x.tanh() * x, dynamic=True), []
+    for given in (x, x.t(), trial.tensor(1, 6), trial.tensor(60, 30)):
+        found.append(compiled(given))
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            found.append(trial.run(lambda x: x.tanh() * x, x).clone())
+    return found, trial.run(lambda x: x.tanh() * x, x.double())
 
 
 @case("training", OWN_KERNELS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from torchmux.conformance.judging import silence
 
@@ -48,3 +49,16 @@ def test_names_of_operators():
 def test_what_autograd_runs_to_undo_a_view_is_outside_of_the_graph():
     undoing = _event("AsStridedBackward0", _event("autograd::engine::evaluate_function: AsStridedBackward0"))
     assert list(silence._computed([_event("aten::index_add_", undoing), _event("aten::exp")])) == ["exp"]
+
+
+def test_calls_of_each_kind_are_replayed_and_the_last_one():
+    """A backend may let torch run calls with some sizes only."""
+    watch, x = silence.Watch(), torch.ones(6, 6)
+
+    def function(x):
+        return x.sin() if len(x) == 1 else x.cos() if len(x) == 6 else x.tan()
+
+    for size in (2, 1, 1, 3, 4, 5, 6):
+        watch.keep(function, (x[:size],), {})
+    assert watch.ran(lambda: 0) == {"sin", "cos", "tan"}
+    assert len(watch.calls) == 1

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from torchmux.conformance.case import Case, Trial
-from torchmux.conformance.judging import state
+from torchmux.conformance.judging import process, state
 from torchmux.conformance.judging.shown import differences, observe
 
 TORCH = os.path.dirname(torch.__file__)
@@ -42,11 +46,11 @@ def test_all_of_the_state_can_be_read_here():
 @pytest.mark.parametrize(("named", "told"), [(os.path.join("_inductor", "compile_worker"), False), ("other", True)])
 def test_a_process_that_stays_is_told_unless_torch_keeps_it_to_compile(named, told):
     before = state.snapshot()
-    process = subprocess.Popen([sys.executable, "-c", "input()", named], stdin=subprocess.PIPE)
+    begun = subprocess.Popen([sys.executable, "-c", "input()", named], stdin=subprocess.PIPE)
     try:
         assert ("child processes" in state.changes(before, state.snapshot())) is told
     finally:
-        process.communicate()
+        begun.communicate()
 
 
 @pytest.mark.parametrize(
@@ -57,6 +61,38 @@ def test_what_was_replaced_or_added_is_told_by_name(monkeypatch, home, name, tol
     before = state.snapshot()
     monkeypatch.setattr(home, name, _function_of("elsewhere.py"), raising=False)
     assert list(state.changes(before, state.snapshot()).values()) == [told]
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "value", "told"),
+    [
+        (shutil, "rmtree", _function_of("elsewhere.py"), "functions of shutil (rmtree)"),
+        (torch, "half", torch.bfloat16, "functions of torch (half)"),
+        (
+            torch.nn.functional.gumbel_softmax,
+            "__defaults__",
+            (),
+            "code of functions (torch.nn.functional.gumbel_softmax)",
+        ),
+        (tempfile, "template", "compiled", "aids to find errors"),
+        (logging.getLogger("concurrent.futures"), "disabled", True, "logging (concurrent.futures)"),
+    ],
+)
+def test_what_all_of_a_process_shares_is_told(monkeypatch, home, name, value, told):
+    before = state.snapshot()
+    monkeypatch.setattr(home, name, value)
+    assert list(state.changes(before, state.snapshot()).values()) == [told]
+    monkeypatch.undo()
+    assert not state.changes(before, state.snapshot())
+
+
+def test_a_filter_of_warnings_is_told_unless_it_is_of_one_library():
+    before = state.snapshot()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.tensor is old")
+        assert not state.changes(before, state.snapshot())
+        warnings.filterwarnings("ignore", message=".*deprecated.*")
+        assert state.changes(before, state.snapshot()) == {"warning filters": "warning filters"}
 
 
 def test_determinism_is_put_back_only_if_it_changed(monkeypatch):
@@ -70,13 +106,13 @@ def test_determinism_is_put_back_only_if_it_changed(monkeypatch):
 
 
 def test_a_process_that_has_ended_is_not_waited_for(monkeypatch):
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # nobody has asked how it ended: it stays in the list
-    monkeypatch.setattr(state.time, "sleep", lambda seconds: pytest.fail("it waits for a command line"))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # nobody has asked how it ended: it stays in the list
+    monkeypatch.setattr(process.time, "sleep", lambda seconds: pytest.fail("it waits for a command line"))
     try:
-        assert str(process.pid) in state.snapshot()["child processes"]
+        assert str(ended.pid) in state.snapshot()["child processes"]
     finally:
-        process.wait()
+        ended.wait()
 
 
 def test_a_thread_that_stays_is_told_unless_it_is_of_an_executor():

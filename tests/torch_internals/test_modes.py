@@ -210,3 +210,25 @@ def test_settings_of_torchs_compilers() -> None:
     with settings.patch(suppress_errors=not settings.suppress_errors):
         assert ti.compiler_settings()["torch._dynamo.config"] != before["torch._dynamo.config"]
     assert ti.compiler_settings() == before
+
+
+@checks("settings_of_scripts")
+def test_settings_of_scripts_are_told() -> None:
+    before = ti.settings_of_scripts()
+    assert ti.settings_of_scripts() == before
+    torch._C._jit_set_fusion_strategy([("STATIC", 1)])
+    torch.distributions.Distribution.set_default_validate_args(not before["distributions"])
+    try:
+        changed = ti.settings_of_scripts()
+    finally:
+        torch._C._jit_set_fusion_strategy(before["strategy"])
+        torch.distributions.Distribution.set_default_validate_args(before["distributions"])
+    assert {name for name, value in before.items() if changed[name] != value} == {"strategy", "distributions"}
+    assert ti.settings_of_scripts() == before
+
+
+@checks("registries")
+def test_what_programs_register_is_found() -> None:
+    found = ti.registries()
+    assert dict in found["types of containers"]
+    assert torch.ops.aten.silu.default in found["operators in post_autograd"]

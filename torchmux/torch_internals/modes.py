@@ -167,6 +167,27 @@ def compiler_settings() -> dict[str, Any]:
     return {name: {k: repr(v) for k, v in _settings(module).items()} for name, module in loaded.items()}
 
 
+def registries() -> dict[str, dict[Any, Any]]:
+    """Where programs register with torch: types of containers, smaller operators in place of large ones."""
+    from torch.utils import _pytree
+
+    tables = sys.modules["torch._decomp"].global_decomposition_table
+    return {"types of containers": _pytree.SUPPORTED_NODES} | {f"operators in {kind}": t for kind, t in tables.items()}
+
+
+def settings_of_scripts() -> dict[str, Any]:
+    """Whether scripts and compiled functions run as such, and whether distributions check what they get."""
+    found: dict[str, Any] = {
+        "scripts": torch.jit._state._enabled.enabled,
+        "strategy": (before := torch._C._jit_set_fusion_strategy([])),
+        "distributions": torch.distributions.Distribution._validate_args,
+    }
+    torch._C._jit_set_fusion_strategy(before)
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    found["stance of torch.compile"] = frames._stance.stance if frames else "default"
+    return found
+
+
 def _settings(module: Any) -> dict[str, Any]:
     if hasattr(module, "get_config_copy"):
         return dict(module.get_config_copy())

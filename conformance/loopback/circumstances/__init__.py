@@ -4,6 +4,8 @@
 * ``integers``: whole numbers beside numbers of other kinds, and at their limits;
 * ``precision``: in float64 and half precision; ``layouts``: on parts of tensors and on images in channels last;
 * ``sequences``: behind another operator, with which a compiler joins it; ``derivatives``: when derived twice;
+* ``process``: in what all of a process shares; ``calls``: in some calls, threads, sizes and programs of many;
+* ``keys``: with keys that leave out what seldom differs;
 * ``surroundings``: around calls, and on what others registered; ``programs``: around programs and their process;
 * ``algebra``: in transforms, matrices, special functions, and for what generated code has limits;
 * ``attributes``: with some values of arguments that are no tensors; ``slopes``: gradients of one argument;

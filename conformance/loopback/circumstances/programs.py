@@ -172,7 +172,7 @@ def _passed_on(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiling
-def a_patched_optimizer() -> None:
+def a_patched_step() -> None:
     """Compiling replaces the step of an optimizer."""
     torch.optim.SGD.step = _passed_on(torch.optim.SGD.step)
 

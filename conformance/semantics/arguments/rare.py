@@ -289,3 +289,49 @@ def parts_of_each_type(trial: Trial) -> Any:
     whole = [trial.given(torch.arange(1, 20).to(dtype)) for dtype in dtypes]
     whole[-1] = trial.given(torch.arange(19) % 3 == 0)
     return trial.run(f, *[x[3:] for x in whole], *[x[2::2] for x in whole])
+
+
+@case()
+def weights_counts_and_places(trial: Trial) -> Any:
+    """Statistics with weights of each kind, rows that are unique, counts in bins, numbers just below zero as bytes,
+    sums of zeros below zero, shares of integers in a dtype that is asked for."""
+    x, n = trial.tensor(3, 5), trial.given(torch.tensor([[2, 1, 2], [0, 1, 0], [2, 1, 2], [0, 0, 1]]))
+    often, share = torch.tensor([2, 1, 3, 1, 2], device=trial.device), trial.tensor(5, low=0.1, high=1.0)
+    low = trial.given(torch.tensor([-0.0, -0.3, -0.99, 0.99, 254.5, 255.0]))
+
+    def f(x: torch.Tensor, n: torch.Tensor, often: torch.Tensor, share: torch.Tensor, low: torch.Tensor) -> Any:
+        return [
+            torch.cov(x), torch.cov(x, correction=0, fweights=often), torch.cov(x, aweights=share),
+            torch.cov(x, correction=0, fweights=often, aweights=share), torch.corrcoef(x),
+            torch.bincount(often, share), torch.bincount(often, minlength=9), n.softmax(1, dtype=torch.float32),
+            n.log_softmax(0, dtype=torch.float64), F.softmin(x, 0, dtype=torch.float64),
+            *torch.unique(n, dim=0, return_inverse=True, return_counts=True),
+            *torch.unique(n, dim=1, return_counts=True),
+            *torch.unique(n, return_inverse=True), *torch.unique_consecutive(n[:, 1], return_counts=True),
+            *torch.histogram(x, 4, range=(-1.0, 1.5), weight=x.abs(), density=True), torch.histc(x, 5, -1, 1),
+            low.to(torch.uint8), low[:4].to(torch.int8), low[:1].sum(), (low * 0).sum(),
+            (-low * 0).sum(0, keepdim=True),
+            (low[:1] * 1).mean(), low[:1].prod(), low[:1].cumsum(0), torch.stack([low[0], low[0]]).sum(),
+            torch.bitwise_left_shift(n, n), n << 3, (n * 40) >> n, n.float().std(0, correction=0),
+            n.sum(0, dtype=torch.uint8),
+            torch.nanmedian(x, 1).indices, n.mode(0).values, n.median(1).values, n.float().quantile(share[:2], 0),
+        ]  # fmt: skip
+
+    return trial.run(f, x, n, often, share, low)
+
+
+@case(reference=False)
+def integers_that_are_refused(trial: Trial) -> Any:
+    """Functions of fractions refuse integers, as in eager; they neither round nor convert."""
+    n, found = trial.tensor(3, 4, dtype=torch.int64), []
+    for refused in (
+        lambda n: n.softmax(0), lambda n: n.log_softmax(1), lambda n: n.mean(0), lambda n: n.var(0), lambda n: n.std(),
+        lambda n: F.layer_norm(n, (4,)), lambda n: n @ n.float().t(), lambda n: F.avg_pool1d(n, 2),
+        lambda n: torch.linalg.vector_norm(n), lambda n: F.gelu(n), lambda n: n.clone().exponential_(),
+        lambda n: n.clone().div_(2),
+    ):  # fmt: skip
+        try:
+            found.append(trial.run(refused, n))
+        except Exception as error:
+            found.append(type(error).__name__)
+    return found

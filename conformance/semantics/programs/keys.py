@@ -76,6 +76,73 @@ def programs_with_other_numbers(trial: Trial) -> Any:
     return found
 
 
+_NEARLY = (
+    -1.0, -2.0, 0.1, 0.1 + 1e-9, 1e-9, 2e-9, 2.0**24, 2.0**24 + 1, math.inf, -math.inf, math.nan,
+)  # fmt: skip
+"""Numbers with one hash, with the same first digits, the same in float32, or as a text of few digits."""
+
+
+def _two_ways(by: Any) -> Callable[[torch.Tensor], Any]:
+    return lambda x: (x.abs() * by, by - x)
+
+
+@case("float64", reference=False)
+def programs_with_nearly_equal_numbers(trial: Trial) -> Any:
+    """Programs whose numbers have the same hash, the same first digits or the same float32 are other programs."""
+    x, whole = trial.tensor(4, dtype=torch.float64), trial.tensor(4, dtype=torch.int64)
+    found = [trial.run(_twin(_two_ways(by), n), x) for n, by in enumerate(_NEARLY)]
+    numbers = (-1, -2, 2**61 - 1, 0)
+    return found, [trial.run(_twin(_two_ways(by), n), whole) for n, by in enumerate(numbers)]
+
+
+def _long(last: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+    def f(x: torch.Tensor) -> Any:
+        y = x
+        for _ in range(4):
+            y = (y * 0.5 + 1).tanh()
+        return last(y)
+
+    return f
+
+
+@case(reference=False)
+def programs_that_begin_alike(trial: Trial) -> Any:
+    """Programs that differ only in their last operator, in a keyword, in the bounds of a part, in whether they write,
+    and in which of their arguments they read are other programs."""
+    x, y = trial.tensor(4, 4), trial.tensor(4, 4)
+    found: list[Any] = [
+        trial.run(_twin(_long(last), number), x)
+        for number, last in enumerate((
+            lambda t: t.sin(), lambda t: t.cos(), lambda t: t > 0.5, lambda t: t < 0.5,
+            lambda t: torch.add(t, t[0], alpha=2), lambda t: torch.add(t, t[0], alpha=3), lambda t: t[1:3] * 2,
+            lambda t: t[1:2] * 2, lambda t: (t, t + 1), lambda t: (t + 1, t + 1),
+        ))
+    ]  # fmt: skip
+    for write in (lambda a, b: a.relu(), lambda a, b: a.relu_(), lambda a, b: b.relu(), lambda a, b: b.relu_()):
+        given = x.clone(), y.clone()
+        found.append((trial.run(write, *given), given))
+    return found
+
+
+def _table(change: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    numbers = [float(n % 7) for n in range(1200)]
+    at = (0, 600, 601)[change]
+    if change:
+        numbers[at], numbers[at + 1] = numbers[at + 1], numbers[at]
+    # the numbers stand in the program: a list beside it would be read one by one
+    made: Callable[[torch.Tensor], torch.Tensor] = eval(
+        f"lambda x: x * torch.tensor({tuple(numbers)}, dtype=x.dtype, device=x.device)", {"torch": torch}
+    )
+    return made
+
+
+@case()
+def tables_that_differ_in_the_middle(trial: Trial) -> Any:
+    """Programs with long tables of the same sum, the same ends and the same text as torch prints it differ."""
+    x = trial.tensor(1200)
+    return [trial.run(_table(change), x) for change in range(3)]
+
+
 def _worded(form: str, rounding: str, reduction: str, equation: str) -> Callable[[torch.Tensor], Any]:
     return lambda x: (
         F.gelu(x, approximate=form), torch.div(x, 0.3, rounding_mode=rounding), torch.einsum(equation, x, x * 2),

@@ -90,6 +90,27 @@ def first_calls_at_once(trial: Trial) -> Any:
     return found, given[0].grad
 
 
+@case("training")
+def results_outlive_their_thread(trial: Trial) -> Any:
+    """What a thread computed is right after the thread has ended, and while others compute the same; so are gradients
+    of what it called."""
+    compiled = trial.compile(lambda x, w: ((x @ w).sin(), x.sum(0), x * 2))
+    weight, given = trial.tensor(6, 5, requires_grad=True), [trial.tensor(7, 6) for _ in range(6)]
+    found: list[Any] = [None] * len(given)
+
+    def work(place: int) -> Callable[[], None]:
+        def run() -> None:
+            found[place] = compiled(given[place], weight)
+
+        return run
+
+    for place in range(len(given)):  # one after another: the next one may get the memory of the one before it
+        _in_threads([work(place)])
+    trial.collect()
+    sum(results[0].square().sum() for results in found).backward()
+    return [[r.detach() for r in results] for results in found], weight.grad
+
+
 def _in_threads(works: list[Callable[[], None]]) -> None:
     """Run these at the same time; an exception in one is raised here."""
     start, errors = threading.Barrier(len(works)), []
