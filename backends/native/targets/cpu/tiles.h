@@ -273,7 +273,12 @@ template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* 
 template <int N, class V, class T, class M> INLINE void load_few_back(V* s, const T* p, M m) {
   load_few<N>(s, p - (m.n - 1) * N, m);
 #pragma GCC unroll 4
-  for (int k = 0; k < N; k++) turn_back(s[k], m.n);
+  for (int k = 0; k < N; k++) {
+    if constexpr (dealt_as_bytes<V, N>) {
+      i8v at = alike<i8v>(m.n - 1) - numbers<i8v>();
+      s[k] = picked(s[k], s[k], at & 15);
+    } else turn_back(s[k], m.n);
+  }
 }
 template <int N, class V, class T, class M> INLINE void store_few(T* p, const V* s, M m) {
   if constexpr (dealt_as_bytes<V, N>) {
