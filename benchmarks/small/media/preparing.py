@@ -110,7 +110,7 @@ def miou(p, t):
 infer("ready/imagenet", imagenet, picture)
 infer("ready/imagenet-batch", lambda x: (x.float() / 255 - 0.5) / 0.25, batch)
 infer("ready/imagenet-f16", lambda x: ((x.to(f16) / 255) - 0.5) / 0.25, batch)
-infer("ready/imagenet-channels-last", lambda x: (x.permute(0, 3, 1, 2).float() / 127.5 - 1), T(2, 128, 128, 3, dtype=u8))
+infer("ready/imagenet-channels-last", lambda x: x.permute(0, 3, 1, 2).float() / 127.5 - 1, T(2, 128, 128, 3, dtype=u8))
 infer("ready/letterbox", letterbox, T(3, 192, 256, dtype=u8))
 infer("ready/gray", gray, picture)
 infer("ready/hsv", hsv, T(2, 3, 96, 96, low=0, high=1))
@@ -128,14 +128,22 @@ infer("ready/psnr", psnr, batch, batch)
 infer("ready/overlay", overlay, T(3, 128, 128, dtype=u8), T(128, 128, dtype=torch.bool))
 infer("ready/miou", miou, T(1, 21, 48, 48), T(1, 48, 48, dtype=i64, low=0, high=20))
 infer("ready/mean-std", lambda x: torch.std_mean(x.float(), (0, 1)), picture)
-infer("ready/to-bytes", lambda x: ((x * 0.5 + 0.5).clamp(0, 1) * 255).round().to(u8).permute(0, 2, 3, 1).contiguous(), T(2, 3, 128, 128))
+infer(
+    "ready/to-bytes",
+    lambda x: ((x * 0.5 + 0.5).clamp(0, 1) * 255).round().to(u8).permute(0, 2, 3, 1).contiguous(),
+    T(2, 3, 128, 128),
+)
 infer("ready/gamma", lambda x: ((x.float() / 255) ** 2.2 * 255).to(u8), picture)
 infer("ready/resize-half-bytes", lambda x: x.view(112, 2, 112, 2, 3).float().mean((1, 3)).to(u8), picture)
 infer("ready/center-crop-flip", lambda x: x[..., 16:112, 16:112].flip(-1), batch)
 infer("ready/pyramid", lambda x: [F.avg_pool2d(x, k) for k in (2, 4, 8)], T(1, 8, 64, 64))
 infer("ready/integral-image", lambda x: x.cumsum(-1).cumsum(-2), T(2, 96, 96))
 infer("ready/dilate", lambda x: F.max_pool2d(x, 3, 1, 1) - x, T(2, 1, 128, 128))
-infer("ready/local-maxima", lambda x: torch.where(F.max_pool2d(x, 5, 1, 2) == x, x, 0.0).flatten(1).topk(20), T(2, 1, 64, 64))
+infer(
+    "ready/local-maxima",
+    lambda x: torch.where(F.max_pool2d(x, 5, 1, 2) == x, x, 0.0).flatten(1).topk(20),
+    T(2, 1, 64, 64),
+)
 
 # Boxes
 
@@ -195,9 +203,15 @@ infer("box/soft-nms-step", soft_nms_step, T(500, 4, low=0, high=1), T(500, low=0
 infer("box/decode", decoded, T(2, 2000, 4), T(2000, 4, low=0.1, high=1))
 infer("box/yolo", yolo, T(2, 27, 20, 20))
 infer("box/xyxy-to-xywh", lambda b: torch.cat(((b[:, :2] + b[:, 2:]) / 2, b[:, 2:] - b[:, :2]), 1), T(2000, 4))
-infer("box/clip", lambda b: torch.stack((b[:, 0::2].clamp(0, 640), b[:, 1::2].clamp(0, 480)), 2).view(-1, 4), T(2000, 4))
+infer(
+    "box/clip", lambda b: torch.stack((b[:, 0::2].clamp(0, 640), b[:, 1::2].clamp(0, 480)), 2).view(-1, 4), T(2000, 4)
+)
 infer("box/keep-best", lambda s: s.sigmoid().flatten(1).topk(100), T(2, 500, 20))
-infer("box/of-masks", lambda m: (m.any(1).float().argmax(-1), m.any(2).float().argmax(-1)), T(10, 96, 96, dtype=torch.bool))
+infer(
+    "box/of-masks",
+    lambda m: (m.any(1).float().argmax(-1), m.any(2).float().argmax(-1)),
+    T(10, 96, 96, dtype=torch.bool),
+)
 train("box/train/giou", giou_loss, T(500, 4, low=0, high=1), T(500, 4, low=1, high=2))
 train("box/train/focal", focal, T(4, 500, 10), T(4, 500, 10, low=0, high=1))
 
@@ -242,11 +256,26 @@ infer("voice/deltas", deltas, T(2, 40, 200))
 infer("voice/pre-emphasis", pre_emphasis, T(4, 16000))
 infer("voice/overlap-add", overlap_add, T(2, 50, 400))
 infer("voice/cmvn", lambda x: (x - x.mean(1, keepdim=True)) / (x.std(1, keepdim=True) + 1e-5), T(4, 200, 40))
-infer("voice/db", lambda x: torch.maximum(d := 10 * x.clamp(min=1e-10).log10(), d.amax((1, 2), keepdim=True) - 80), T(4, 80, 200, low=0, high=1))
-infer("voice/spec-augment", lambda x, m: x.masked_fill((torch.arange(200) >= m[:, :1]) [:, None] & (torch.arange(200) < m[:, :1] + 20)[:, None], 0.0), T(4, 80, 200), T(4, 1, dtype=i64, low=0, high=180))
+infer(
+    "voice/db",
+    lambda x: torch.maximum(d := 10 * x.clamp(min=1e-10).log10(), d.amax((1, 2), keepdim=True) - 80),
+    T(4, 80, 200, low=0, high=1),
+)
+infer(
+    "voice/spec-augment",
+    lambda x, m: x.masked_fill(
+        (torch.arange(200) >= m[:, :1])[:, None] & (torch.arange(200) < m[:, :1] + 20)[:, None], 0.0
+    ),
+    T(4, 80, 200),
+    T(4, 1, dtype=i64, low=0, high=180),
+)
 infer("voice/int16", lambda x: (x.clamp(-1, 1) * 32767).to(torch.int16), T(2, 16000))
 infer("voice/from-int16", lambda x: x.float() / 32768, T(2, 16000, dtype=torch.int16))
 infer("voice/stereo-to-mono", lambda x: x.mean(0), T(2, 32000))
 infer("voice/envelope", lambda x: x.abs().unfold(-1, 256, 128).amax(-1), T(2, 16000))
 infer("voice/zero-crossings", lambda x: (x[:, 1:].sign() != x[:, :-1].sign()).view(2, -1).float().mean(-1), T(2, 16000))
-infer("voice/ctc-greedy", lambda x: ((i := x.argmax(-1)) * (i != F.pad(i, (1, 0), value=-1)[:, :-1]), x.amax(-1).sum(-1)), T(4, 100, 64))
+infer(
+    "voice/ctc-greedy",
+    lambda x: ((i := x.argmax(-1)) * (i != F.pad(i, (1, 0), value=-1)[:, :-1]), x.amax(-1).sum(-1)),
+    T(4, 100, 64),
+)

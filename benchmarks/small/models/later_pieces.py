@@ -100,7 +100,6 @@ def relative_bias(s, table):
 
 heads = T(2, 8, 64, 32)
 infer("later/alibi", alibi, heads, heads, heads)
-infer("later/alibi-bf16", alibi, *[T(2, 8, 64, 32, dtype=bf16)] * 3)
 infer("later/sliding", sliding, T(1, 4, 128, 32), T(1, 4, 128, 32), T(1, 4, 128, 32))
 infer("later/grouped", grouped, heads, T(2, 2, 64, 32), T(2, 2, 64, 32))
 infer("later/grouped-by-hand", grouped_by_hand, heads, T(2, 2, 64, 32), T(2, 2, 64, 32))
@@ -116,8 +115,18 @@ infer("later/latent", latent, T(2, 64, 128), T(128, 32), T(32, 128), T(32, 128),
 infer("later/padded", padded, heads, heads, heads, T(2, dtype=i64, low=10, high=60))
 infer("later/windows", windows, T(2, 32, 32, 48))
 infer("later/relative-bias", relative_bias, T(2, 4, 64, 64), T(33, 4))
-infer("later/decode-one", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), T(2, 8, 1, 64), T(2, 8, 200, 64), T(2, 8, 200, 64))
-infer("later/decode-one-bf16", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), *[T(2, 8, n, 64, dtype=bf16) for n in (1, 200, 200)])
+infer(
+    "later/decode-one",
+    lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    T(2, 8, 1, 64),
+    T(2, 8, 200, 64),
+    T(2, 8, 200, 64),
+)
+infer(
+    "later/decode-one-bf16",
+    lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    *[T(2, 8, n, 64, dtype=bf16) for n in (1, 200, 200)],
+)
 train("later/train/alibi", alibi, *[T(1, 4, 32, 32)] * 3)
 train("later/train/rotary", rotated, T(2, 4, 64, 64), T(64, 64), T(64, 64))
 train("later/train/linear-attention", linear_attention, *[T(2, 4, 64, 32)] * 3)
@@ -147,7 +156,14 @@ def reordered(cache, order):
 
 
 infer("later/cache/append", appended, T(2, 4, 256, 32), T(2, 4, 1, 32), T(1, dtype=i64, low=0, high=255))
-infer("later/cache/quantized", quantized_cache, T(2, 4, 256, 32, dtype=i8), T(2, 4, 256, 1), T(2, 4, 1, 32), T(1, dtype=i64, low=0, high=255))
+infer(
+    "later/cache/quantized",
+    quantized_cache,
+    T(2, 4, 256, 32, dtype=i8),
+    T(2, 4, 256, 1),
+    T(2, 4, 1, 32),
+    T(1, dtype=i64, low=0, high=255),
+)
 infer("later/cache/pages", gathered_pages, T(64, 16, 4, 32), T(4, 8, dtype=i64, low=0, high=63))
 infer("later/cache/pages-bf16", gathered_pages, T(64, 16, 4, 32, dtype=bf16), T(4, 8, dtype=i64, low=0, high=63))
 infer("later/cache/reorder", reordered, T(4, 4, 100, 32), torch.tensor([2, 0, 0, 1]))
@@ -187,7 +203,11 @@ infer("later/route/top-two", top_two, T(256, 64), T(64, 8))
 infer("later/route/groups", sigmoid_groups, T(256, 64), T(64, 32), T(32))
 infer("later/route/dense", dense_experts, T(32, 64), T(4, 64, 96), T(4, 64, 96), T(4, 96, 64), T(32, 4))
 infer("later/route/positions", positions, T(256, 2, dtype=i64, low=0, high=7))
-infer("later/route/sort", lambda w: (w.flatten().argsort(), F.one_hot(w.flatten(), 8).sum(0).cumsum(0)), T(256, 2, dtype=i64, low=0, high=7))
+infer(
+    "later/route/sort",
+    lambda w: (w.flatten().argsort(), F.one_hot(w.flatten(), 8).sum(0).cumsum(0)),
+    T(256, 2, dtype=i64, low=0, high=7),
+)
 train("later/route/train", lambda x, w: top_two(x, w)[::2], T(256, 64), T(64, 8))
 
 # Graphs
@@ -221,7 +241,9 @@ def knn(p):
 
 
 def pooled(x, b):
-    return torch.zeros(16, x.shape[1]).index_add_(0, b, x), torch.full((16, x.shape[1]), -1e9).index_reduce_(0, b, x, "amax")
+    return torch.zeros(16, x.shape[1]).index_add_(0, b, x), torch.full((16, x.shape[1]), -1e9).index_reduce_(
+        0, b, x, "amax"
+    )
 
 
 infer("later/graph/sage", sage, T(300, 32), links, T(32, 32), T(32, 32))
@@ -268,14 +290,30 @@ def as_bits(x):
 
 
 infer("later/quant/int8-linear", int8_linear, T(8, 256), T(512, 256, dtype=i8), T(512, low=0.01, high=0.02))
-infer("later/quant/int8-linear-bf16", lambda x, w, s: F.linear(x, w.to(bf16)) * s, T(4, 256, dtype=bf16), T(512, 256, dtype=i8), T(512, dtype=bf16))
+infer(
+    "later/quant/int8-linear-bf16",
+    lambda x, w, s: F.linear(x, w.to(bf16)) * s,
+    T(4, 256, dtype=bf16),
+    T(512, 256, dtype=i8),
+    T(512, dtype=bf16),
+)
 infer("later/quant/dynamic", dynamic_int8, T(8, 256), T(512, 256, dtype=i8), T(512, low=0.01, high=0.02))
 infer("later/quant/int4", int4_groups, T(4, 256), T(256, 128, dtype=u8), T(256, 8, low=0.01, high=0.02))
 infer("later/quant/fake", fake_quantized, T(256, 256))
 infer("later/quant/ternary", ternary, T(8, 256), T(256, 256))
 infer("later/quant/bits", as_bits, T(64, 1024))
-infer("later/quant/per-channel", lambda w: ((s := w.abs().amax(1, keepdim=True) / 127), (w / s).round().to(i8)), T(256, 512))
-infer("later/quant/kv", lambda x: ((x - x.amin(-1, keepdim=True)) / (x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True)) * 15).round().to(u8), T(2, 8, 64, 64))
+infer(
+    "later/quant/per-channel",
+    lambda w: ((s := w.abs().amax(1, keepdim=True) / 127), (w / s).round().to(i8)),
+    T(256, 512),
+)
+infer(
+    "later/quant/kv",
+    lambda x: (
+        ((x - x.amin(-1, keepdim=True)) / (x.amax(-1, keepdim=True) - x.amin(-1, keepdim=True)) * 15).round().to(u8)
+    ),
+    T(2, 8, 64, 64),
+)
 train("later/quant/train-fake", lambda x, w: F.linear(x, fake_quantized(w)), T(16, 128), T(128, 128))
 
 # Norms and gates
@@ -307,8 +345,15 @@ infer("later/norm/adaptive", adaptive, T(2, 64, 64), T(2, 32), T(32, 192))
 infer("later/norm/response", response, T(2, 16, 16, 64))
 infer("later/norm/qk", qk_norm, heads, heads)
 infer("later/norm/rms-sliced", rms, T(64, 512, layout="sliced"), T(512))
-infer("later/norm/layer-transposed", lambda x, w: F.layer_norm(x, (256,), w), T(4, 64, 256, layout="transposed"), T(256))
-infer("later/norm/channels-first", lambda x, w: F.layer_norm(x.permute(0, 2, 3, 1), (32,), w).permute(0, 3, 1, 2), T(2, 32, 24, 24), T(32))
+infer(
+    "later/norm/layer-transposed", lambda x, w: F.layer_norm(x, (256,), w), T(4, 64, 256, layout="transposed"), T(256)
+)
+infer(
+    "later/norm/channels-first",
+    lambda x, w: F.layer_norm(x.permute(0, 2, 3, 1), (32,), w).permute(0, 3, 1, 2),
+    T(2, 32, 24, 24),
+    T(32),
+)
 train("later/norm/train-rms", rms, T(64, 512), T(512))
 train("later/norm/train-adaptive", adaptive, T(2, 64, 64), T(2, 32), T(32, 192))
 train("later/norm/train-rms-bf16", rms, T(64, 512, dtype=bf16), T(512, dtype=bf16))

@@ -45,7 +45,12 @@ for dtype in (f32, bf16):
     infer(f"one/unfold/{of}", lambda x: x.unfold(1, 16, 8).contiguous(), x)
     infer(f"one/transpose/{of}", lambda x: x.t().contiguous(), x)
     infer(f"one/embedding/{of}", lambda w, i: F.embedding(i, w), T(1000, 64, dtype=dtype), at(32, 50, top=1000))
-    infer(f"one/bag-sum/{of}", lambda w, i: F.embedding_bag(i, w, mode="sum"), T(1000, 64, dtype=dtype), at(64, 20, top=1000))
+    infer(
+        f"one/bag-sum/{of}",
+        lambda w, i: F.embedding_bag(i, w, mode="sum"),
+        T(1000, 64, dtype=dtype),
+        at(64, 20, top=1000),
+    )
 
 # Counting, sorting, searching
 
@@ -58,7 +63,12 @@ infer("one/argsort-descending", lambda x: x.argsort(descending=True), T(8, 1000)
 infer("one/topk", lambda x: x.topk(8), T(64, 1024))
 infer("one/kthvalue", lambda x: x.kthvalue(20, -1), T(64, 256))
 infer("one/median", lambda x: x.median(-1), T(64, 255))
-infer("one/searchsorted", lambda x, y: torch.searchsorted(x.cumsum(0), y), T(1000, low=0, high=1), T(4096, low=0, high=500))
+infer(
+    "one/searchsorted",
+    lambda x, y: torch.searchsorted(x.cumsum(0), y),
+    T(1000, low=0, high=1),
+    T(4096, low=0, high=500),
+)
 infer("one/bucketize", lambda x, b: torch.bucketize(x, b), T(4096), torch.linspace(-2, 2, 20))
 infer("one/unique-mask", lambda x: x[1:] != x[:-1], T(4096, dtype=i64, low=0, high=9))
 infer("one/one-hot", lambda i: F.one_hot(i, 100), at(256, top=100))
@@ -110,11 +120,29 @@ for layout in ("contiguous", "channels_last"):
     infer(f"one/nearest/{short}", lambda x: F.interpolate(x, scale_factor=2), p)
     infer(f"one/bilinear/{short}", lambda x: F.interpolate(x, (48, 48), mode="bilinear"), p)
     infer(f"one/bicubic/{short}", lambda x: F.interpolate(x, (48, 48), mode="bicubic"), p)
-    infer(f"one/grid-sample/{short}", lambda x, g: F.grid_sample(x, g, align_corners=False), p, T(2, 32, 32, 2, low=-1, high=1))
-    infer(f"one/grid-nearest/{short}", lambda x, g: F.grid_sample(x, g, "nearest", align_corners=False), p, T(2, 32, 32, 2, low=-1, high=1))
+    infer(
+        f"one/grid-sample/{short}",
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        p,
+        T(2, 32, 32, 2, low=-1, high=1),
+    )
+    infer(
+        f"one/grid-nearest/{short}",
+        lambda x, g: F.grid_sample(x, g, "nearest", align_corners=False),
+        p,
+        T(2, 32, 32, 2, low=-1, high=1),
+    )
     infer(f"one/pixel-shuffle/{short}", lambda x: F.pixel_shuffle(x, 2), p)
     infer(f"one/pixel-unshuffle/{short}", lambda x: F.pixel_unshuffle(x, 2), p)
-    infer(f"one/batch-norm/{short}", lambda x, w, b, m, v: F.batch_norm(x, m, v.exp(), w, b), p, T(16), T(16), T(16), T(16))
+    infer(
+        f"one/batch-norm/{short}",
+        lambda x, w, b, m, v: F.batch_norm(x, m, v.exp(), w, b),
+        p,
+        T(16),
+        T(16),
+        T(16),
+        T(16),
+    )
     infer(f"one/group-norm/{short}", lambda x, w, b: F.group_norm(x, 4, w, b), p, T(16), T(16))
     infer(f"one/instance-norm/{short}", lambda x: F.instance_norm(x), p)
     infer(f"one/conv-1x1/{short}", lambda x, w: F.conv2d(x, w), p, T(16, 16, 1, 1))
@@ -125,7 +153,12 @@ for layout in ("contiguous", "channels_last"):
     train(f"one/train/max-pool/{short}", lambda x: F.max_pool2d(x, 2), p)
     train(f"one/train/avg-pool/{short}", lambda x: F.avg_pool2d(x, 3, 2, 1), p)
     train(f"one/train/bilinear/{short}", lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), p)
-    train(f"one/train/grid-sample/{short}", lambda x, g: F.grid_sample(x, g, align_corners=False), p, T(2, 32, 32, 2, low=-1, high=1))
+    train(
+        f"one/train/grid-sample/{short}",
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        p,
+        T(2, 32, 32, 2, low=-1, high=1),
+    )
     train(f"one/train/group-norm/{short}", lambda x, w, b: F.group_norm(x, 4, w, b), p, T(16), T(16))
 infer("one/max-pool-1d", lambda x: F.max_pool1d(x, 2), T(4, 16, 256))
 infer("one/max-pool-3d", lambda x: F.max_pool3d(x, 2), T(1, 8, 16, 16, 16))
@@ -150,10 +183,20 @@ train("one/train/sort", lambda x: x.sort(-1)[0], T(64, 256))
 train("one/train/max", lambda x: x.max(-1)[0], T(64, 256))
 train("one/train/roll", lambda x: x.roll(3, 1), T(64, 256))
 train("one/train/pad", lambda x: F.pad(x, (2, 2)), T(64, 256))
-train("one/train/masked-scatter", lambda x, m, s: x.masked_scatter(m, s), T(64, 256), T(64, 256, dtype=flags), T(64, 256))
+train(
+    "one/train/masked-scatter", lambda x, m, s: x.masked_scatter(m, s), T(64, 256), T(64, 256, dtype=flags), T(64, 256)
+)
 train("one/train/attention-short", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), *[T(2, 4, 16, 32)] * 3)
-train("one/train/attention-causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), *[T(2, 4, 64, 32)] * 3)
-train("one/train/attention-bf16", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), *[T(2, 4, 64, 32, dtype=bf16)] * 3)
+train(
+    "one/train/attention-causal",
+    lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    *[T(2, 4, 64, 32)] * 3,
+)
+train(
+    "one/train/attention-bf16",
+    lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    *[T(2, 4, 64, 32, dtype=bf16)] * 3,
+)
 train("one/train/gelu", F.gelu, T(64, 256))
 train("one/train/prelu", lambda x, w: F.prelu(x, w), T(64, 32, 16), T(32))
 train("one/train/glu", lambda x: F.glu(x), T(64, 256))
@@ -170,7 +213,12 @@ train("one/train/cross-entropy", lambda x, y: F.cross_entropy(x, y), T(64, 100),
 train("one/train/nll", lambda x, y: F.nll_loss(x.log_softmax(-1), y), T(64, 100), at(64, top=100))
 train("one/train/bce", lambda x, y: F.binary_cross_entropy_with_logits(x, y), T(64, 100), T(64, 100, low=0, high=1))
 train("one/train/smooth-l1", lambda x, y: F.smooth_l1_loss(x, y), T(64, 100), T(64, 100))
-train("one/train/kl", lambda x, y: F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"), T(64, 100), T(64, 100))
+train(
+    "one/train/kl",
+    lambda x, y: F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
+    T(64, 100),
+    T(64, 100),
+)
 
 # Images of bytes
 

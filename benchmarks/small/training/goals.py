@@ -161,7 +161,12 @@ train("goal/train/poisson", poisson, T(64, 64), T(64, 64, low=0, high=3))
 train("goal/train/total-variation", total_variation, T(2, 3, 64, 64))
 train("goal/train/huber", lambda x, y: F.huber_loss(x, y), T(2000), T(2000))
 train("goal/train/hinge", lambda x, y: F.multi_margin_loss(x, y), T(64, 20), T(64, dtype=i64, low=0, high=19))
-train("goal/train/bce-weights", lambda x, y, w: F.binary_cross_entropy_with_logits(x, y, pos_weight=w), T(64, 20), T(64, 20, low=0, high=1), T(20))
+train(
+    "goal/train/bce-weights",
+    lambda x, y: F.binary_cross_entropy_with_logits(x, y, pos_weight=torch.arange(1.0, 21.0)),
+    T(64, 20),
+    T(64, 20, low=0, high=1),
+)
 
 # Choosing the next token
 
@@ -207,10 +212,27 @@ infer("goal/next/top-p", top_p, T(4, 2000))
 infer("goal/next/penalty", penalty, T(4, 4000), T(4, 100, dtype=i64, low=0, high=3999))
 infer("goal/next/beams", beams, T(4, 4), T(4, 4, 1000))
 infer("goal/next/no-repeat", no_repeat, T(8, 2000), T(8, dtype=i64, low=0, high=5), T(8, dtype=i64, low=0, high=1999))
-infer("goal/next/speculative", speculative, T(4, 5, 500, low=0, high=1), T(4, 5, 500, low=0, high=1), T(4, 5, dtype=i64, low=0, high=499), T(4, 5, low=0, high=1))
+infer(
+    "goal/next/speculative",
+    speculative,
+    T(4, 5, 500, low=0, high=1),
+    T(4, 5, 500, low=0, high=1),
+    T(4, 5, dtype=i64, low=0, high=499),
+    T(4, 5, low=0, high=1),
+)
 infer("goal/next/typical", typical, T(4, 2000))
-infer("goal/next/temperature-bf16", lambda x, t: (x.float() / t).softmax(-1), T(8, 4000, dtype=bf16), T(8, 1, low=0.5, high=1))
-infer("goal/next/perplexity", lambda x, y: F.cross_entropy(x[:, :-1].flatten(0, 1), y[:, 1:].flatten()).exp(), T(2, 32, 1000), T(2, 32, dtype=i64, low=0, high=999))
+infer(
+    "goal/next/temperature-bf16",
+    lambda x, t: (x.float() / t).softmax(-1),
+    T(8, 4000, dtype=bf16),
+    T(8, 1, low=0.5, high=1),
+)
+infer(
+    "goal/next/perplexity",
+    lambda x, y: F.cross_entropy(x[:, :-1].flatten(0, 1), y[:, 1:].flatten()).exp(),
+    T(2, 32, 1000),
+    T(2, 32, dtype=i64, low=0, high=999),
+)
 
 # Updates
 
@@ -260,7 +282,13 @@ infer("goal/update/lamb", lamb, T(256, 128), T(256, 128), T(256, 128), T(256, 12
 infer("goal/update/ema", ema, T(256, 256), T(256, 256))
 infer("goal/update/newton-schulz", newton_schulz, T(64, 128), tolerance=1e-3)
 infer("goal/update/sam", sam, T(256, 256), T(256, 256))
-infer("goal/update/clip-norm", lambda *g: torch.nn.utils.clip_grads_with_norm_(g, 1.0, torch.nn.utils.get_total_norm(g)), T(64, 64), T(64), T(128, 64))
+infer(
+    "goal/update/clip-norm",
+    lambda *g: torch.nn.utils.clip_grads_with_norm_(g, 1.0, torch.nn.utils.get_total_norm(g)),
+    T(64, 64),
+    T(64),
+    T(128, 64),
+)
 
 # Recommenders
 
@@ -300,7 +328,13 @@ infer("goal/rank/crossed", crossed, T(256, 64), T(3, 64), T(3, 64))
 infer("goal/rank/interactions", interactions, T(64, 16), T(64, 8, 16))
 infer("goal/rank/ndcg", ndcg, T(32, 50), T(32, 50, low=0, high=3))
 infer("goal/rank/score-all", lambda u, v: (u @ v.t()).topk(10), T(16, 32), T(2000, 32))
-train("goal/rank/train-machine", lambda w, v, i: machine(i, w, v), T(1000), T(1000, 16), T(128, 10, dtype=i64, low=0, high=999))
+train(
+    "goal/rank/train-machine",
+    lambda w, v, i: machine(i, w, v),
+    T(1000),
+    T(1000, 16),
+    T(128, 10, dtype=i64, low=0, high=999),
+)
 train("goal/rank/train-bpr", bpr, T(256, 32), T(256, 32), T(256, 32))
 train("goal/rank/train-crossed", crossed, T(256, 64), T(3, 64), T(3, 64))
 
@@ -399,7 +433,13 @@ infer("goal/number/gravity", gravity, T(150, 3), T(150, low=0, high=1))
 infer("goal/number/power", power_iteration, T(128, 128), T(128), tolerance=1e-3)
 infer("goal/number/jacobi", jacobi, T(64, 64, low=1, high=2), T(64), tolerance=1e-3)
 infer("goal/number/life", life, T(96, 96, dtype=torch.float32, low=0, high=1))
-infer("goal/number/black-scholes", black_scholes, T(4096, low=50, high=150), T(4096, low=50, high=150), T(4096, low=0.1, high=2))
+infer(
+    "goal/number/black-scholes",
+    black_scholes,
+    T(4096, low=50, high=150),
+    T(4096, low=50, high=150),
+    T(4096, low=0.1, high=2),
+)
 infer("goal/number/lorenz-f64", lorenz, T(1000, 3, dtype=torch.float64))
 infer("goal/number/center-of-mass", lambda p, m: (p * m[:, None]).sum(0) / m.sum(), T(5000, 3), T(5000, low=0, high=1))
 infer("goal/number/covariance-3", lambda p: (c := p - p.mean(0)).t() @ c / (p.shape[0] - 1), T(3000, 3))
@@ -408,4 +448,10 @@ infer("goal/number/horner", lambda x, c: ((c[3] * x + c[2]) * x + c[1]) * x + c[
 train("goal/number/train-gravity", gravity, T(80, 3), T(80, low=0, high=1))
 train("goal/number/train-runge-kutta", runge_kutta, T(64, 32), T(32, 32))
 train("goal/series/train-forecast", instance_forecast, T(8, 96, 7), T(96, 24))
-train("goal/number/train-black-scholes", black_scholes, T(2048, low=50, high=150), T(2048, low=50, high=150), T(2048, low=0.1, high=2))
+train(
+    "goal/number/train-black-scholes",
+    black_scholes,
+    T(2048, low=50, high=150),
+    T(2048, low=50, high=150),
+    T(2048, low=0.1, high=2),
+)
