@@ -3,6 +3,7 @@
 * ``reinplace`` settles which inputs are overwritten in place, and an order in which that is right,
 * ``recompute`` lets readers compute what is cheaper than memory; ``inlining`` puts it there,
 * ``splits`` makes two reductions of one that keeps too few multiprocessors busy,
+  ``rows_together`` where rows have too few columns to fill vectors,
 * ``schedule`` fuses the statements of a program into kernels, and orders these and everything else,
 * ``kernel`` are statements that share their loops, and when two kernels can be one,
 * ``tiles`` chooses which loops of a kernel are walked in vectors and in squares, ``stages`` arranges its passes over

@@ -34,27 +34,37 @@ may read memory once.  The other says about how many instructions an element tak
 
 def split(program: Program, parts_of: PartsOf) -> None:
     """Split the reductions of ``program``."""
-    _Splitter(program, parts_of).run()
+    _ByParts(program, parts_of).run()
 
 
 @dataclass
-class _Parts:
+class Parts:
     """What a statement has instead of the loops that it reduces over: ``part`` counts the parts, ``within`` walks one.
 
-    ``mapping`` is what the old loops are; ``guard`` is what must be true of a point in the last part.
+    ``mapping`` is what the old loops are; ``guard`` is what must be true of a point in the last part.  What is between
+    the two statements has the loops that are kept, and ``part`` after the first ``place`` of them.
     """
 
     part: Var
     within: tuple[Var, ...]
     mapping: dict[Var, Index]
     guard: Node | None
+    place: int = 0
+
+    def loops(self, old: Statement) -> tuple[Var, ...]:
+        """The loops of what is between the two statements."""
+        return (*old.kept[: self.place], self.part, *old.kept[self.place :])
 
 
-class _Splitter:
-    def __init__(self, program: Program, parts_of: PartsOf) -> None:
-        self.program, self.parts_of = program, parts_of
+class Splitter:
+    """Splits each reduction that has parts, in the order of the program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.made: dict[Buffer, Statement] = {}
-        self.sums: dict[Buffer, tuple[Buffer, Statement, int]] = {}  # of what is split: the parts, and their length
+
+    def parts(self, old: Statement) -> Parts | None:
+        raise NotImplementedError
 
     def run(self) -> None:
         items: list[Any] = []
@@ -66,23 +76,61 @@ class _Splitter:
         self.program.items = items
 
     def _of(self, old: Statement) -> list[Statement]:
-        wanted = self.parts_of(old, lambda: self._feeds_a_pass(old), lambda: self._cost(old))
-        if wanted < 2 or any(type(v.size) is not int for v in (*old.kept, *old.reduced)):
-            return [old]
-        parts = _parts(old.reduced, wanted)
-        if parts is None:
+        if any(type(v.size) is not int for v in (*old.kept, *old.reduced)) or (parts := self.parts(old)) is None:
             return [old]
         kind = str(old.reduction)
-        if kind.startswith("arg"):
-            return self._places(old, parts, kind)
-        if kind == "sum" and parts.guard is None and (found := self._distances(old, parts)) is not None:
-            return found
+        return self._places(old, parts, kind) if kind.startswith("arg") else self._values(old, parts, kind)
+
+    def _values(self, old: Statement, parts: Parts, kind: str) -> list[Statement]:
         first = self._first(old, parts, old.value, kind)
-        if kind == "sum" and parts.guard is None:
-            length = index.product(v.size for v in parts.within)
-            assert type(length) is int
-            self.sums[old.target] = (first.target, first, length)
-        return [first, self._second(old, parts, self._load(first.target, old, parts.part), kind)]
+        return [first, self._second(old, parts, self._load(first.target, old, parts), kind)]
+
+    def _first(self, old: Statement, parts: Parts, value: Node, kind: str) -> Statement:
+        """The reduction of each part."""
+        moved = _guarded(substitute(value, parts.mapping), parts.guard, _neutral(value.dtype, kind), kind)
+        dtype = torch.int64 if kind.startswith("arg") else value.dtype
+        kept = parts.loops(old)
+        buffer = self.program.buffer(dtype, [v.size for v in kept])
+        position = _flat(kept)
+        return Statement(buffer, position, moved, kept, parts.within, kind, list(old.origins))
+
+    def _second(self, old: Statement, parts: Parts, value: Node, kind: str) -> Statement:
+        return dataclasses.replace(old, value=value, reduced=(parts.part,), reduction=kind)
+
+    def _load(self, buffer: Buffer, old: Statement, parts: Parts) -> Node:
+        return make("load", (), compute_type(buffer.dtype), (buffer, _flat(parts.loops(old))))
+
+    def _places(self, old: Statement, parts: Parts, kind: str) -> list[Statement]:
+        """The extremum of each part and its place; then the place of the best of them."""
+        values = self._first(old, parts, old.value.args[0], kind.removeprefix("arg"))
+        places = self._first(old, parts, old.value, kind)
+        value = self._load(values.target, old, parts)
+        pair = make("pair", (value, self._load(places.target, old, parts)), value.dtype)
+        return [values, places, self._second(old, parts, pair, kind)]
+
+
+class _ByParts(Splitter):
+    """Parts that lie one behind the other, of which a target says how many there should be."""
+
+    def __init__(self, program: Program, parts_of: PartsOf) -> None:
+        super().__init__(program)
+        self.parts_of = parts_of
+        self.sums: dict[Buffer, tuple[Buffer, Statement, int]] = {}  # of what is split: the parts, and their length
+
+    def parts(self, old: Statement) -> Parts | None:
+        wanted = self.parts_of(old, lambda: self._feeds_a_pass(old), lambda: self._cost(old))
+        return None if wanted < 2 else _parts(old.reduced, wanted)
+
+    def _values(self, old: Statement, parts: Parts, kind: str) -> list[Statement]:
+        if kind != "sum" or parts.guard is not None:
+            return super()._values(old, parts, kind)
+        if (found := self._distances(old, parts)) is not None:
+            return found
+        first, second = super()._values(old, parts, kind)
+        length = index.product(v.size for v in parts.within)
+        assert type(length) is int
+        self.sums[old.target] = (first.target, first, length)
+        return [first, second]
 
     def _feeds_a_pass(self, old: Statement) -> bool:
         points, made = _points(old), {old.target}
@@ -99,31 +147,7 @@ class _Splitter:
         made = {b: self.made[b] for b in old.reads if b in self.made}
         return old.value.cost + sum(m.value.cost for m in made.values() if not m.reduction and _points(m) == points)
 
-    def _first(self, old: Statement, parts: _Parts, value: Node, kind: str) -> Statement:
-        """The reduction of each part."""
-        moved = _guarded(substitute(value, parts.mapping), parts.guard, _neutral(value.dtype, kind), kind)
-        dtype = torch.int64 if kind.startswith("arg") else value.dtype
-        sizes = [parts.part.size, *(v.size for v in old.kept)]
-        buffer = self.program.buffer(dtype, sizes)
-        kept = (parts.part, *old.kept)
-        position = _flat(kept)
-        return Statement(buffer, position, moved, kept, parts.within, kind, list(old.origins))
-
-    def _second(self, old: Statement, parts: _Parts, value: Node, kind: str) -> Statement:
-        return dataclasses.replace(old, value=value, reduced=(parts.part,), reduction=kind)
-
-    def _load(self, buffer: Buffer, old: Statement, part: Var) -> Node:
-        return make("load", (), compute_type(buffer.dtype), (buffer, _flat((part, *old.kept))))
-
-    def _places(self, old: Statement, parts: _Parts, kind: str) -> list[Statement]:
-        """The extremum of each part and its place; then the place of the best of them."""
-        values = self._first(old, parts, old.value.args[0], kind.removeprefix("arg"))
-        places = self._first(old, parts, old.value, kind)
-        value = self._load(values.target, old, parts.part)
-        pair = make("pair", (value, self._load(places.target, old, parts.part)), value.dtype)
-        return [values, places, self._second(old, parts, pair, kind)]
-
-    def _distances(self, old: Statement, parts: _Parts) -> list[Statement] | None:
+    def _distances(self, old: Statement, parts: Parts) -> list[Statement] | None:
         """Squared distances from the mean of all: those from the mean of each part, which needs no other pass over the
         elements than that mean does, and those of these means."""
         square = old.value
@@ -144,13 +168,13 @@ class _Splitter:
         divisor = source.value.args[1]
         if divisor.op != "const" or divisor.attr != count or part.size != parts.part.size:
             return None
-        own = binary("div", self._load(buffer, old, part), const(float(length), value.dtype))
+        own = binary("div", self._load(buffer, old, parts), const(float(length), value.dtype))
         inside = binary("sub", substitute(value, parts.mapping), own)
         squares = self._first(dataclasses.replace(old), parts, old.value, "sum")
         squares.value = binary("mul", inside, inside)
         apart = binary("sub", own, mean)
         spread = binary("mul", binary("mul", apart, apart), const(float(length), value.dtype))
-        return [squares, self._second(old, parts, binary("add", self._load(squares.target, old, part), spread), "sum")]
+        return [squares, self._second(old, parts, binary("add", self._load(squares.target, old, parts), spread), "sum")]
 
 
 def _points(statement: Statement) -> int:
@@ -167,7 +191,7 @@ def _flat(loops: tuple[Var, ...]) -> Index:
     return index.flatten([index.var(v.key, v.size) for v in loops], [v.size for v in loops])
 
 
-def _parts(reduced: tuple[Var, ...], wanted: int) -> _Parts | None:
+def _parts(reduced: tuple[Var, ...], wanted: int) -> Parts | None:
     """About ``wanted`` parts: the outermost loops as they are, and of one of them a part."""
     whole: list[Var] = []
     count = 1
@@ -205,7 +229,7 @@ def _parts(reduced: tuple[Var, ...], wanted: int) -> _Parts | None:
         mapping[loop] = at
         if more * length != _extent(loop):
             guard = compare("lt", ops.from_index(at), ops.from_index(_extent(loop)))
-    return _Parts(the_part, tuple(inner), mapping, guard)
+    return Parts(the_part, tuple(inner), mapping, guard)
 
 
 def _extent(variable: Var) -> int:

@@ -148,7 +148,11 @@ class HostPrinter(ABC):
 
     def fit_result(self, buffer: Buffer) -> list[str]:
         """What brings the result of an operator into the layout that the code was made for."""
-        return [f"{buffer.name} = fit({buffer.name}, {tuple_of(buffer.strides)})"]
+        fitted = f"{buffer.name} = fit({buffer.name}, {tuple_of(buffer.strides)})"
+        has_elements = all(type(s) is int and s > 0 for s in buffer.sizes)  # else all strides count as contiguous
+        if not has_elements or buffer.strides != index.contiguous_strides(buffer.sizes):
+            return [fitted]
+        return [f"if not {buffer.name}.is_contiguous():", f"    {fitted}"]
 
 
 def _returned_whole(host: Host) -> dict[Buffer, TensorRef]:

@@ -15,7 +15,7 @@ from ...ir.expressions import Node, compute_type, operators_in
 from ...ir.index import Index, Var
 from ...schedule.kernel import FEW
 from ...schedule.stages import Fold, LoopNest, Stage, Store
-from ...schedule.tiles import wrapped
+from ...schedule.tiles import Wrapped, wrapped
 from .cpp import PARALLEL_WORK, Accumulator, KernelPrinter, stored
 from .cpp_scopes import NAMES, Writer, is_truncated, register_type
 
@@ -40,6 +40,8 @@ def is_plain(nest: LoopNest) -> bool:
         return False
     if not nest.rows and len(nest.inner) > 1:
         return False
+    if _rows_in_two(nest) is not None:
+        return True
     worth = False
     masks: set[Node] = set()
     for stage in nest.stages:
@@ -83,6 +85,20 @@ def is_copy(store: Store) -> bool:
     """Whether elements move as they are, without arithmetic."""
     value = store.value
     return value.op == "load" and not value.args and value.attr[0].dtype is store.buffer.dtype
+
+
+def _rows_in_two(nest: LoopNest) -> tuple[Store, Wrapped] | None:
+    """The copy that is all of ``nest``, if its rows begin anew where they end, as those of ``roll`` do."""
+    (stage, *more), vector = nest.stages, nest.vector
+    if more or stage.before or len(stage.body) != 1 or not nest.rows or nest.inner != (vector,) or vector is None:
+        return None
+    (store,) = stage.body
+    if not isinstance(store, Store) or not is_copy(store) or index.coefficient(store.position, vector) != 1:
+        return None
+    around = wrapped(store.value.attr[1], vector)
+    if around is None or type(vector.size) is not int or type(around.right) is not int or vector.size > around.right:
+        return None
+    return store, around
 
 
 def _is_simple(node: Node, vector: Var) -> bool:
@@ -167,6 +183,9 @@ class PlainPrinter(KernelPrinter):
         w, nest = self.writer, self.nest
         if not stage.body:
             return
+        if (found := _rows_in_two(nest)) is not None:
+            self._copy_in_two(*found)
+            return
         accumulators = [_PlainAccumulator(s, w.fresh("a")) for s in stage.body if isinstance(s, Fold)]
         for accumulator in accumulators:
             accumulator.open_block(w)
@@ -181,6 +200,24 @@ class PlainPrinter(KernelPrinter):
                 _independent(w)
         for accumulator in accumulators:
             w.results[accumulator.fold.statement.target] = (accumulator.finish(w), depth, False)
+
+    def _copy_in_two(self, store: Store, around: Wrapped) -> None:
+        """Copy the elements up to the end of a row, and then those from its beginning."""
+        w, vector = self.writer, self.nest.vector
+        assert vector is not None
+        name, extent, right = w.loop_names[vector], w.index(vector.size), w.index(around.right)
+        start = index.remainder(index.substitute(around.left, {vector: 0}), around.right)
+        w.top.write(f"i64 start = {w.index(start)};")
+        w.top.write(f"i64 turn = {right} - start < {extent} ? {right} - start : {extent};")
+        w.push(vector)
+        to = f"{w.pointer(store.buffer)}[{w.index(store.position)}]{_member(store)}"
+        source = f"{w.pointer(store.value.attr[0])}[{w.index(around.base)} + {name}"
+        for first, end, apart in (("0", "turn", "+ start"), ("turn", extent, "- turn")):
+            w.scopes[-2].write("#pragma GCC ivdep")
+            w.scopes[-2].write(f"for (i64 {name} = {first}; {name} < {end}; {name}++) {{")
+            w.scopes[-2].write(f"  {to} = {source} {apart}]{_member(store)};")
+            w.scopes[-2].write("}")
+        w.scopes[-2].lines += w.scopes.pop().lines
 
     def _shared_stage(self, stage: Stage) -> None:
         w, nest = self.writer, self.nest
@@ -215,9 +252,14 @@ class PlainPrinter(KernelPrinter):
                 super().store(store)
             return
         source, position = store.value.attr
-        member = {torch.bool: ".value", torch.bfloat16: ".bits", torch.float16: ".bits"}.get(source.dtype, "")
+        member = _member(store)
         to = f"{w.pointer(store.buffer)}[{w.index(store.position)}]{member}"
         w.top.write(f"{to} = {w.pointer(source)}[{w.index(position)}]{member};")
+
+
+def _member(store: Store) -> str:
+    """What of an element is copied."""
+    return {torch.bool: ".value", torch.bfloat16: ".bits", torch.float16: ".bits"}.get(store.buffer.dtype, "")
 
 
 def _independent(w: Writer) -> None:

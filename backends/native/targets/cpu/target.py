@@ -17,7 +17,7 @@ from ...ir.products import Product
 from ...ir.program import Program
 from ...ir.values import Value
 from ...options import NativeOptions
-from ...schedule import host
+from ...schedule import host, rows_together
 from ...schedule.kernel import Kernel
 from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
@@ -158,6 +158,7 @@ class Cpu(Target):
 
     def select(self, program: Program, options: NativeOptions) -> None:
         selection.select(program, own_convolutions=options.matmul != "library")
+        rows_together.join_rows(program)
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         plan = host.plan(program, schedule, self.plan_loops)

@@ -117,11 +117,27 @@ template <class T, class H> INLINE halves<T, H> picked(halves<T, H> a, halves<T,
   __builtin_memcpy(&result, chosen, sizeof result);
   return result;
 }
+template <class I> INLINE I numbers() {
+  I l;
+  for (int i = 0; i < (int)(sizeof(I) / sizeof(l[0])); i++) l[i] = i;
+  return l;
+}
+template <class I> INLINE I alike(int x) {
+  I l;
+  for (int i = 0; i < (int)(sizeof(I) / sizeof(l[0])); i++) l[i] = x;
+  return l;
+}
+// Bytes are dealt as they are, and not as wider lanes, where a vector of them is a register.
+template <class V, int N> constexpr bool dealt_as_bytes = LANES == 16 && sizeof(V) == LANES && N <= 4;
 // Lane n - 1 - l of v, for l < n.
 template <class V> INLINE void turn_back(V& v, int n) {
-  auto all = carried(v);
-  i32v at = n - 1 - count();
-  bring(picked(all, all, at < 0 ? i32v{} : at), v);
+  if constexpr (dealt_as_bytes<V, 1>) {
+    v = picked(v, v, (alike<i8v>(n - 1) - numbers<i8v>()) & alike<i8v>(LANES - 1));
+  } else {
+    auto all = carried(v);
+    i32v at = n - 1 - count();
+    bring(picked(all, all, at < 0 ? i32v{} : at), v);
+  }
 }
 // Lane l = p[-l], where the condition holds.
 template <class T, class M> INLINE auto load_some_back(mask c, const T* p, M m) {
@@ -137,6 +153,15 @@ template <int STEP, class T> INLINE auto in_steps(const T* p, All m) {
     if constexpr (STEP == -1) v = load(p - (LANES - 1), m);
     else v = in_steps<-STEP>(p + STEP * (LANES - 1), m);
     turn_back(v, LANES);
+  } else if constexpr (dealt_as_bytes<decltype(v), STEP>) {
+    const i8v at = numbers<i8v>() * alike<i8v>(STEP);
+    v = load(p, All());
+#pragma GCC unroll 4
+    for (int j = 1; j < STEP; j++) {
+      int start = j == STEP - 1 ? STEP * (LANES - 1) + 1 - LANES : j * LANES;
+      i8v low = alike<i8v>(j * LANES), kept = j == 1 ? (at < alike<i8v>(LANES) ? at : alike<i8v>(-1)) : alike<i8v>(-1);
+      v = picked(v, load(p + start, All()), (at >= low) & (at < low + alike<i8v>(LANES)) ? at - alike<i8v>(start - LANES) : kept);
+    }
   } else {
     i32v at = count<i32v>() * STEP;
     auto all = carried(load(p, All()));
@@ -163,16 +188,6 @@ template <int N> INLINE All piece(All, int) { return All(); }
 template <int N> INLINE Some piece(Some m, int j) {
   int rest = m.n * N - j * LANES;
   return Some{rest < 0 ? 0 : rest > LANES ? LANES : rest};
-}
-template <class I> INLINE I numbers() {
-  I l;
-  for (int i = 0; i < (int)(sizeof(I) / sizeof(l[0])); i++) l[i] = i;
-  return l;
-}
-template <class I> INLINE I alike(int x) {
-  I l;
-  for (int i = 0; i < (int)(sizeof(I) / sizeof(l[0])); i++) l[i] = x;
-  return l;
 }
 // Rows of N elements in N registers become one register for each element, and the other way round.  An even number of
 // elements is two halves, of every other element each; the registers of an odd number are picked one after the other.
@@ -251,8 +266,6 @@ template <int N, class T, class H> INLINE void gather_all(const halves<T, H>* fr
 #pragma GCC unroll 16
   for (int j = 0; j < N; j++) to[j].low = made[2 * j], to[j].high = made[2 * j + 1];
 }
-// Bytes are dealt as they are, and not as wider lanes, where a vector of them is a register.
-template <class V, int N> constexpr bool dealt_as_bytes = LANES == 16 && sizeof(V) == LANES && N <= 4;
 // s[k], lane l = p[l * N + k], and the other way round.
 template <int N, class V, class T, class M> INLINE void load_few(V* s, const T* p, M m) {
   if constexpr (dealt_as_bytes<V, N>) {

@@ -107,3 +107,23 @@ def test_integers_made_of_floats_and_converted_back():
         assert torch.equal(got, wanted)
     code = torchmux.report(compiled).graphs[0].report.output_code[0]
     assert "settled(" not in code and "bytes(" in code
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.int64, torch.bool])
+def test_rows_that_begin_anew_where_they_end(dtype):
+    x = (torch.randn(5, 67) * 50).to(dtype)
+
+    def f(x):
+        return x.roll(3, 1), x.roll(-66, 1), x[:, :40].roll(7, 1), x.roll((2, 9), (0, 1)), x.t().roll(5, 1)
+
+    held(f, x)
+
+
+def test_bytes_in_steps_and_backwards():
+    x = torch.randint(0, 256, (3, 77, 3), dtype=torch.uint8)
+
+    def f(x):
+        return x.flip(1), x.flip((1, 2)), x[..., [2, 0, 1]], x.view(torch.int8)[..., 1].neg(), x.view(3, -1)[:, ::2] + 1
+
+    held(f, x)
+    held(lambda x: (x.flip(0), x[:, ::3] - 1, x[::4].flip(0)), torch.randint(0, 256, (195, 4), dtype=torch.uint8))
