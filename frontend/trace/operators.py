@@ -16,6 +16,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..sizes.algebra import inverse, power_of_negative
 from ..values import arrays
 from ..values.arrays import ARRAYS
 from ..values.base import MISSING, Raised, Value
@@ -124,6 +125,8 @@ class Operators(Tracer):
             return self.fold(function, [left.const(self), right.const(self)], {})  # algebra knows no nan
         if not self._is_defined(function, right):
             return self.fold(function, [left.const(self), right.const(self)], {})  # raises what Python raises
+        if function is operator.pow and left.is_const() and math.copysign(1.0, left.real()) < 0:
+            return power_of_negative(self, left.real(), right)
         a, b = left.fake(self), right.fake(self)
         try:
             result = function(a, b)
@@ -292,8 +295,10 @@ class Operators(Tracer):
             value.guard_operator(self, name)
         if isinstance(value, (TensorValue, ReadNumber)):
             return self.emit("call_function", function, [value], {})
-        if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
-            return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
+        if isinstance(value, SymValue) and value.pytype() is bool:
+            return self.fold(function, [value.const(self)], {})
+        if isinstance(value, SymValue) and symbol == "~":
+            return inverse(self, value)
         if isinstance(value, SymValue):
             result = function(value.sym)
             node = self.create_node("call_function", function, (value.node,), {})

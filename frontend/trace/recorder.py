@@ -295,8 +295,8 @@ class GraphRecorder(SymbolicNumbers):
             if self.grad_enabled != self.graph_grad:
                 self._follow_grad()
             self._is_empty = False
-        if target is operator.pow and _is_negative(args[0]) and _is_tensor(args[1]):
-            target = torch.pow  # torch.fx writes -2 ** x, which is the opposite of a power
+        if target is operator.pow and _is_negative(args[0]):
+            target = torch.pow if _is_tensor(args[1]) else pow  # torch.fx writes -2 ** x, the opposite of a power
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
         if self.calls_of_modules:
