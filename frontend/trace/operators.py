@@ -277,7 +277,8 @@ class Operators(Tracer):
         storages = [self._plain_storage(v) for v in (left, right)]
         if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
             return self.binary(symbol, *storages)
-        if tried or (_surely_unsupported(left) and _surely_unsupported(right)):
+        repeats = symbol == "*" and any(hasattr(side.pytype(), "__index__") for side in (left, right))  # a sequence
+        if (tried and not repeats) or (_surely_unsupported(left) and _surely_unsupported(right)):
             raise Raised(self.make_exception(TypeError, unsupported(symbol, left.pytype(), right.pytype())))
         raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
 
