@@ -167,19 +167,20 @@ def compile(
     resolved = DefaultBackend(settings, model) if _chosen(backend) is None else _resolved(backend, settings)
     placed = Placement(placement or {}, original_of(model))
     shapes = shapes_of(shapes_spec, original_of(model))
+    settings_key = (
+        resolved.key,
+        fullgraph,
+        dynamic,
+        guard_filter,
+        placed.key,
+        id(getattr(original_of(model), "__globals__", None)),
+        recompile_limit,
+        shapes and shapes.key,
+        object() if isolate_recompiles else None,
+    )
     session = session_for(
         _owner(model),
-        (
-            resolved.key,
-            fullgraph,
-            dynamic,
-            guard_filter,
-            placed.key,
-            id(getattr(original_of(model), "__globals__", None)),
-            recompile_limit,
-            shapes and shapes.key,
-            object() if isolate_recompiles else None,
-        ),
+        settings_key,
         lambda: open_session(
             compile_graph_with(resolved),
             fullgraph=fullgraph,
@@ -189,6 +190,7 @@ def compile(
             placement=placed,
             recompile_limit=recompile_limit,
             shapes=shapes,
+            alike=None if placed.key else settings_key,  # pins are those of one model
         ),
     )
     arguments = {
