@@ -14,6 +14,7 @@ from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import class_with_article, listed
 from torchmux.registry.report import Strict
 from torchmux.registry.resolve import ResolvedBackend
+from torchmux.registry.spec import ANY
 from torchmux.wording import kind, require, shown
 
 from .callee import with_frame
@@ -190,7 +191,7 @@ def compile(
             placement=placed,
             recompile_limit=recompile_limit,
             shapes=shapes,
-            alike=None if placed.key else settings_key,  # pins are those of one model
+            alike=settings_key if _suits_copies(resolved, backend, mode, own) and not placed.key else None,
         ),
     )
     arguments = {
@@ -199,6 +200,18 @@ def compile(
         "shapes_spec": shapes_spec, "strict": strict, "placement": placement,
     }  # fmt: skip
     return _wrap(model, session, arguments)
+
+
+def _suits_copies(
+    resolved: ResolvedBackend | DefaultBackend, backend: Any, mode: str | None, options: Mapping[str, Any] | None
+) -> bool:
+    """Whether code that was made for a module is as good for its copies.
+
+    It is not where it depends on the weights or their addresses: frozen, recorded, or chosen by measurements.
+    """
+    if mode not in (None, "default") or options or isinstance(backend, (list, tuple)):
+        return False
+    return "cpu" in resolved.spec.devices or (ANY in resolved.spec.devices and not resolved.spec.modes)
 
 
 def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:

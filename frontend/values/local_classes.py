@@ -103,7 +103,8 @@ def class_of_type(tr: Tracer, name: Value, bases: Value, namespace: Value) -> Va
         raise GraphBreak(C_FUNCTION, "creating a class with type() in code without a module")
     content: dict[str, Any] = {"__module__": module}
     for key in namespace.iter(tr).unpack(tr):
-        content[key.const(tr)] = _real(tr, namespace.getitem(tr, key))
+        value = namespace.getitem(tr, key)
+        content[key.const(tr)] = _function(tr, value) if isinstance(value, FunctionValue) else value.const(tr)
     return made_class(tr, lambda: type(name.const(tr), tuple(found), content))
 
 
@@ -127,9 +128,7 @@ def _module(tr: Tracer) -> Any:
 
 
 def _real(tr: Tracer, value: Value) -> Any:
-    """What stands in the namespace of a class: constants, lists of them, and functions without a closure."""
-    if isinstance(value, FunctionValue):
-        return _function(tr, value)
+    """A constant, or a list of them, which ``namedtuple`` only reads."""
     if type(value) in (ListValue, TupleValue) and value.pytype() in (list, tuple):
         return value.pytype()(item.const(tr) for item in value.unpack(tr))
     return value.const(tr)

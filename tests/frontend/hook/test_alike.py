@@ -104,3 +104,13 @@ def test_code_outlives_the_module_that_it_was_made_for(backend):
         model = Layer()
         assert torch.equal(torchmux.compile(model, backend=backend)(x), model(x))
     assert len(backend.graphs) <= 3
+
+
+def test_code_that_depends_on_weights_is_not_shared(caplog):
+    layers = [Layer(), Layer()]
+    compiled = [torchmux.compile(each, backend="native", options={"freeze": True}) for each in layers]
+    x = torch.ones(2, 4)
+    with torch.no_grad():
+        for each, layer in [*zip(compiled, layers, strict=True)] * 2:
+            torch.testing.assert_close(each(x), layer(x))
+    assert "parameters that were treated as constants changed" not in caplog.text

@@ -191,6 +191,18 @@ def attribute_set(x):
     return x * Scale.factor, Scale
 
 
+def list_in_class(x):
+    Keeping = type("Keeping", (), {"kept": []})
+    Keeping.kept.append(3)
+    return x * len(Keeping.kept)
+
+
+def test_what_a_class_holds_is_new_in_each_call():
+    compiled = torchmux.compile(list_in_class, backend="eager")
+    for _ in range(3):
+        assert same(compiled(X), list_in_class(X))
+
+
 @pytest.mark.parametrize("fn", [pair_returned, instance_returned, attribute_set])
 def test_a_class_that_gets_out_is_another_one_in_each_call(fn):
     compiled = torchmux.compile(fn, backend="eager")
