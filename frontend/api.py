@@ -14,6 +14,7 @@ from torchmux.registry.errors import InvalidOption
 from torchmux.registry.names import class_with_article, listed
 from torchmux.registry.report import Strict
 from torchmux.registry.resolve import ResolvedBackend
+from torchmux.registry.spec import ANY
 from torchmux.wording import kind, require, shown
 
 from .callee import with_frame
@@ -167,19 +168,20 @@ def compile(
     resolved = DefaultBackend(settings, model) if _chosen(backend) is None else _resolved(backend, settings)
     placed = Placement(placement or {}, original_of(model))
     shapes = shapes_of(shapes_spec, original_of(model))
+    settings_key = (
+        resolved.key,
+        fullgraph,
+        dynamic,
+        guard_filter,
+        placed.key,
+        id(getattr(original_of(model), "__globals__", None)),
+        recompile_limit,
+        shapes and shapes.key,
+        object() if isolate_recompiles else None,
+    )
     session = session_for(
         _owner(model),
-        (
-            resolved.key,
-            fullgraph,
-            dynamic,
-            guard_filter,
-            placed.key,
-            id(getattr(original_of(model), "__globals__", None)),
-            recompile_limit,
-            shapes and shapes.key,
-            object() if isolate_recompiles else None,
-        ),
+        settings_key,
         lambda: open_session(
             compile_graph_with(resolved),
             fullgraph=fullgraph,
@@ -189,6 +191,7 @@ def compile(
             placement=placed,
             recompile_limit=recompile_limit,
             shapes=shapes,
+            alike=settings_key if _suits_copies(resolved, backend, mode, own) and not placed.key else None,
         ),
     )
     arguments = {
@@ -197,6 +200,18 @@ def compile(
         "shapes_spec": shapes_spec, "strict": strict, "placement": placement,
     }  # fmt: skip
     return _wrap(model, session, arguments)
+
+
+def _suits_copies(
+    resolved: ResolvedBackend | DefaultBackend, backend: Any, mode: str | None, options: Mapping[str, Any] | None
+) -> bool:
+    """Whether code that was made for a module is as good for its copies.
+
+    It is not where it depends on the weights or their addresses: frozen, recorded, or chosen by measurements.
+    """
+    if mode not in (None, "default") or options or isinstance(backend, (list, tuple)):
+        return False
+    return "cpu" in resolved.spec.devices or (ANY in resolved.spec.devices and not resolved.spec.modes)
 
 
 def _guard_filter(options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Callable | None]:

@@ -15,6 +15,7 @@ import torch
 from torchmux.logs import emit
 from torchmux.registry import resolve
 from torchmux.registry.resolve import ResolvedBackend
+from torchmux.registry.spec import BackendSpec
 
 log = logging.getLogger("torchmux")
 
@@ -42,6 +43,11 @@ class DefaultBackend:
     def key(self) -> Hashable:
         """Equal for calls that choose the same backend."""
         return ("default", self._expected.key)
+
+    @property
+    def spec(self) -> BackendSpec:
+        """That of the backend for the expected device."""
+        return self._expected.spec
 
     def for_inputs(self, inputs: Sequence[Any]) -> ResolvedBackend:
         """The backend for a graph on these inputs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,7 @@ class CodeState:
     next_wait: int = 0
     called: bool = False  # under a stance that compiles for the second call
     strict: Strict = False  # of the compile() call
+    alike: Hashable = None  # equal for compile() calls that may run each other's code; None: there are none
 
     def remember(self, restart: Restart) -> None:
         """Begin later captures with what this reason to start again has shown, if it holds for them as well."""

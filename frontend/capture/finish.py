@@ -37,6 +37,7 @@ from ..trace.recorder import grad_mode
 from ..trace.trace import Trace
 from ..values.base import NULL, Value
 from ..values.constants import ConstValue
+from ..values.local_classes import check_nothing_leaves
 from .assumed_branches import Check
 from .attempts import FloatsAreConstants, Stop
 from .captured import Captured, CodeState
@@ -161,6 +162,7 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
 def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tuple[Captured, Callable]:
     """Close the graph, hand it to the backend, and write the frame function."""
     code = tr.code
+    check_nothing_leaves(tr, out.names.namespace)
     if any(issubclass(type(value), FunctionCtx) for value in tr.frame_locals.values()) and writes_through_data(tr.main):
         stop = GraphBreak(breaks.OPERATION, f"{code.co_qualname} writes through .data, behind autograd's back")
         stop.frames.append((code.co_filename, code.co_firstlineno, code.co_name))

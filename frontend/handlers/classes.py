@@ -30,9 +30,10 @@ from ..values.exceptions import new_exception
 from ..values.facets.references import removable_handle, weak_reference
 from ..values.facets.supers import make_super
 from ..values.functions import PartialValue
+from ..values.local_classes import class_of_type, named_tuple
 from ..values.objects import ObjectValue, of_protocol
 from ..values.tensors import TensorValue
-from .table import constructs
+from .table import constructs, handles
 
 if TYPE_CHECKING:
     from ..trace.tracer import Tracer
@@ -146,6 +147,8 @@ def constant(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(type)
 def type_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 3 and not kwargs:
+        return class_of_type(tr, *args)
     if len(args) != 1:
         raise GraphBreak(breaks.C_FUNCTION, "creating a class with type()")
     return tr.lift(args[0].pytype())
@@ -280,5 +283,6 @@ def exception(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
+handles(collections.namedtuple)(named_tuple)
 constructs(weakref.ref)(weak_reference)
 constructs(RemovableHandle)(removable_handle)

@@ -14,7 +14,7 @@ from torchmux.registry.errors import TorchmuxError
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.kinds.functions import AutocastDtypeIs, Returns
-from ..guards.sources import Const
+from ..guards.sources import Const, Global
 from ..regions import use_backend
 from ..values.base import Raised, Value
 from ..values.constants import ConstValue, SymValue
@@ -43,6 +43,14 @@ TRUE, FALSE, HALF = ConstValue(True), ConstValue(False), ConstValue(0.5)
 
 
 # --- what the program asks about itself ---------------------------------------------------------------------------
+
+
+@handles(torch.fx._symbolic_trace.is_fx_tracing)
+def is_fx_tracing(tr: Tracer) -> Value:
+    flag = Global(vars(torch.fx._symbolic_trace), "_is_fx_tracing_flag")
+    found = torch.fx._symbolic_trace.is_fx_tracing()
+    tr.guards.equals(flag, found)
+    return ConstValue(found)
 
 
 @handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import logging
 import types
@@ -29,7 +30,7 @@ from . import interrupts, library, vain
 from .calls import DISABLED, FIRST_CALL, GENERATOR, JIT_TRACE, LEFT_TO_EAGER, UNREADABLE_NAME
 from .eager_policy import LeftToEager, has_tensors
 from .entries import SKIP_CALL, SKIP_CALLEES, SKIP_CODE, SKIP_FRAME, Decision
-from .recompiles import reached, refusal, sizes_only
+from .recompiles import reached, refusal, sizes_only, states_alike
 from .session import Record, Session
 from .thread_state import shared, this_thread
 
@@ -93,6 +94,8 @@ def _convert(session: Session, frame: Any, record: Any) -> Decision:
         if isinstance(record, Record):
             record.note_eager(code, reason, state.eager_operators)
         return _settled(session, state, code) if state.runs_eager else SKIP_FRAME
+    if stance == "default" and not session.frozen and (adopted := _adopted(session, state, frame, record)) is not None:
+        return adopted
     reason = ""
     if state.entries:
         reason = _recompile_reason(state, frame)
@@ -141,6 +144,30 @@ def _held_by_now(session: Session, state: CodeState, frame: Any, record: Any) ->
             ti.keep_order_of_entries()
             _note_call_in_eager(record, entry)
             return decision
+    return None
+
+
+def _adopted(session: Session, state: CodeState, frame: Any, record: Any) -> Decision | None:
+    """What an equal compile() call for another object has made of the same code, and holds: of a copy of a module."""
+    code = frame.f_code
+    for other in states_alike(code, state):
+        for entry in other.entries:
+            if entry.guards is None or entry.globals_id not in (0, id(frame.f_globals)):
+                continue
+            if entry.parts is not None and entry.parts.assumes_branches:  # the other session counts how it fares
+                continue
+            if not entry.guards.check(frame.f_locals) or (kept := entry.kept()) is None:
+                continue
+            twin = dataclasses.replace(entry, code=kept)
+            state.entries.append(twin)
+            state.resumes.update(other.resumes)
+            if isinstance(record, Record):
+                if entry.graph is not None:
+                    record.setdefault(entry, [0])  # as which its code counts
+                if entry.broke is not None:
+                    record.breaks.setdefault(entry.broke)
+            _note_call_in_eager(record, entry)
+            return session.keep(twin)
     return None
 
 

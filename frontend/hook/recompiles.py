@@ -26,6 +26,13 @@ def note_state(code: types.CodeType, state: CodeState) -> None:
     known.add(state)
 
 
+def states_alike(code: types.CodeType, state: CodeState) -> list[CodeState]:
+    """What is remembered of this code under other compile() calls with equal settings."""
+    if state.alike is None:
+        return []
+    return [each for each in _states.get(code) or () if each is not state and each.alike == state.alike]
+
+
 def reached(state: CodeState, code: types.CodeType, own: int | None) -> str | None:
     """The name of the limit that forbids to compile this code once more; ``own`` is that of the compile() call."""
     if len(state.entries) >= (own or config.recompile_limit):

@@ -22,7 +22,7 @@ from ..capture.captured import Captured, CodeState
 from ..marks.shapes_spec import Shapes
 from . import entries
 from .calls import EagerCalls, Frame, frame_of
-from .recompiles import note_state
+from .recompiles import note_state, states_alike
 from .thread_state import shared, this_thread
 from .vain import count_anew
 
@@ -122,6 +122,7 @@ class Session:
         asked: str = "fullgraph=True",
         recompile_limit: int | None = None,
         shapes: Shapes | None = None,
+        alike: Hashable = None,
     ) -> None:
         self.compile_graph = compile_graph
         self.fullgraph = fullgraph
@@ -131,6 +132,7 @@ class Session:
         self.strict = strict  # whether a call must not run in eager for a limit
         self.recompile_limit = recompile_limit  # None for that of the configuration
         self.shapes = shapes  # what is said about the sizes of the arguments
+        self.alike = alike  # equal for sessions that may run each other's code; None: there are none
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
@@ -151,7 +153,9 @@ class Session:
         self._used = True
         found = self.states.get(code)
         if found is None:
-            found = CodeState(strict=self.strict)
+            found = CodeState(strict=self.strict, alike=self.alike)
+            for other in states_alike(code, found):
+                found.seen = other.seen
             self.states.set(code, found)
             note_state(code, found)
         return found

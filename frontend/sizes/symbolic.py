@@ -39,6 +39,12 @@ _PYTHONS = frozenset(
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
+def _of_nested(tensor: torch.Tensor, dims: Dims) -> Dims:
+    """What is symbolic of a part of a nested tensor, whose class marks what follows from the lengths of its rows."""
+    ragged = getattr(tensor, "_dynamo_propagated_dynamic_indices", ())
+    return Dims({index: "auto" for index in {*dims.sizes, *ragged} if tensor.shape[index] > 1})
+
+
 class SymbolicNumbers(Tracer):
     """The part of a trace that keeps ShapeEnv and the graph together."""
 
@@ -57,6 +63,7 @@ class SymbolicNumbers(Tracer):
         self.marked: list[tuple[torch.Tensor, Any, Dims, Source]] = []  # inputs with marks, for their constraints
         self.float_inputs: dict[Any, Source] = {}  # symbol -> where the float comes from
         self.has_unbacked = False
+        self.reads_nested = False  # whether an input is part of a nested tensor
         self._symbol_nodes: dict[Any, Any] = {}
         self._symbols: dict[Any, Any] = {}  # symbol -> its SymInt
         self._numbers: dict[Source, Value] = {}
@@ -67,6 +74,8 @@ class SymbolicNumbers(Tracer):
     def dims_of(self, tensor: torch.Tensor, source: Source) -> Dims:
         """What is symbolic of an input."""
         dims = self.dims.of_tensor(tensor, source)
+        if self.reads_nested:
+            dims = _of_nested(tensor, dims)
         if dims and not self.symbolic:
             raise NeedsShapeEnv
         check_bounds(tensor, dims, source)

@@ -16,6 +16,7 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
+from ..sizes.algebra import inverse, power_of_negative
 from ..values import arrays
 from ..values.arrays import ARRAYS
 from ..values.base import MISSING, Raised, Value
@@ -124,6 +125,8 @@ class Operators(Tracer):
             return self.fold(function, [left.const(self), right.const(self)], {})  # algebra knows no nan
         if not self._is_defined(function, right):
             return self.fold(function, [left.const(self), right.const(self)], {})  # raises what Python raises
+        if function is operator.pow and left.is_const() and math.copysign(1.0, left.real()) < 0:
+            return power_of_negative(self, left.real(), right)
         a, b = left.fake(self), right.fake(self)
         try:
             result = function(a, b)
@@ -274,7 +277,8 @@ class Operators(Tracer):
         storages = [self._plain_storage(v) for v in (left, right)]
         if any(s is not v for s, v in zip(storages, (left, right), strict=True)):
             return self.binary(symbol, *storages)
-        if tried or (_surely_unsupported(left) and _surely_unsupported(right)):
+        repeats = symbol == "*" and any(hasattr(side.pytype(), "__index__") for side in (left, right))  # a sequence
+        if (tried and not repeats) or (_surely_unsupported(left) and _surely_unsupported(right)):
             raise Raised(self.make_exception(TypeError, unsupported(symbol, left.pytype(), right.pytype())))
         raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
 
@@ -292,8 +296,10 @@ class Operators(Tracer):
             value.guard_operator(self, name)
         if isinstance(value, (TensorValue, ReadNumber)):
             return self.emit("call_function", function, [value], {})
-        if isinstance(value, SymValue) and (symbol == "~" or value.pytype() is bool):
-            return self.fold(function, [value.const(self)], {})  # symbolic integers have no bits
+        if isinstance(value, SymValue) and value.pytype() is bool:
+            return self.fold(function, [value.const(self)], {})
+        if isinstance(value, SymValue) and symbol == "~":
+            return inverse(self, value)
         if isinstance(value, SymValue):
             result = function(value.sym)
             node = self.create_node("call_function", function, (value.node,), {})

@@ -103,6 +103,8 @@ class Reader(Namespaces):
     def wrap(self, obj: Any, source: Source | None) -> Value:
         """The value of an existing object reached by ``source`` (None: known without a guard)."""
         cls = type(obj)
+        if self.made and source is not None and isinstance(root := source.root(), Const) and id(root.obj) in self.made:
+            source = None  # nothing of a class that the trace has made is there in the next call
         if cls in CONST_TYPES:
             return self._wrap_const(obj, source)
         known = self._memo.get(id(obj))

@@ -233,7 +233,8 @@ class GraphRecorder(SymbolicNumbers):
                     if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
                         words = f"{_operator_name(target)} reads part of the memory that it writes"
                         raise GraphBreak(breaks.OPERATOR_FAILED, words)
-                    if overlaps_itself(result) and _operator_name(target).rpartition(".")[2] not in ("fill_", "zero_"):
+                    fills = _operator_name(target).rpartition(".")[2] in ("fill_", "zero_")
+                    if overlaps_itself(result) and not fills and self._writes(kind, target, fake_args, fake_kwargs):
                         words = f"{_operator_name(target)} writes to elements that share their memory"
                         raise GraphBreak(breaks.OPERATION, words)
                     self._guard_no_leaf(result)
@@ -247,6 +248,15 @@ class GraphRecorder(SymbolicNumbers):
         self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
         return self.wrap_result(result, node)
+
+    def _writes(self, kind: str, target: Any, args: list, kwargs: dict) -> bool:
+        """Whether an operator that returns its argument writes to it; ``x.to(...)`` may have nothing to do."""
+        tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+        if any(tensor.is_inference() for tensor in tensors):  # which count no writes
+            return True
+        versions = [tensor._version for tensor in tensors]
+        self.propagate(kind, target, args, kwargs)
+        return versions != [tensor._version for tensor in tensors]
 
     def numpy_argument(self, number: Any) -> Any:
         """What an operator gets in the place of a NumPy number: Python's number of the same value."""
@@ -295,8 +305,8 @@ class GraphRecorder(SymbolicNumbers):
             if self.grad_enabled != self.graph_grad:
                 self._follow_grad()
             self._is_empty = False
-        if target is operator.pow and _is_negative(args[0]) and _is_tensor(args[1]):
-            target = torch.pow  # torch.fx writes -2 ** x, which is the opposite of a power
+        if target is operator.pow and _is_negative(args[0]):
+            target = torch.pow if _is_tensor(args[1]) else pow  # torch.fx writes -2 ** x, the opposite of a power
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["source_line"], node.meta[USER_STACK] = self.user_place()
         if self.calls_of_modules:

@@ -9,8 +9,10 @@ trace starts again with *whole* ones: they are nodes of the graph like others, a
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,12 +21,12 @@ from torchmux import torch_internals as ti
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..capture.attempts import SubclassesStayWhole
+from ..capture.attempts import NeedsShapeEnv, SubclassesStayWhole
 from ..guards.forms import PLAIN, SAME, Unknown, flattens_to, form_of
 from ..guards.guards import TensorGuard
 from ..guards.kinds.objects import NoOwnAttribute
 from ..guards.kinds.tensors import ContextAccepted, DistributedAs, FlattensTo, PropertyEquals
-from ..guards.sources import Attr, Global
+from ..guards.sources import Attr, Global, Size
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import ConstValue
 from ..values.descriptors import bind_class_attribute
@@ -145,14 +147,20 @@ class SubclassValue(TensorValue):
         raise self._not_understood(f"gets an attribute {name}")
 
     def size(self, tr: Tracer, dim: int) -> Value:
-        self._check_sizes()
+        if not self.example.is_nested:
+            self._check_sizes()
+        elif isinstance(n := self.example.size(dim), torch.SymInt) and n.node.is_nested_int():
+            raise self._not_understood("is asked for the length of its rows")
         return super().size(tr, dim)
 
     def _shape_method(self, tr: Tracer, name: str, args: list[Value]) -> Value:
-        self._check_sizes()
+        if not self.example.is_nested or name not in ("size", "sym_size", "__len__"):
+            self._check_sizes()
         return super()._shape_method(tr, name, args)
 
     def _check_sizes(self) -> None:
+        if self.example.is_nested:
+            raise self._not_understood("is asked for all its sizes")
         if any(isinstance(n, torch.SymInt) for n in (*self.example.shape, *self.example.stride())):
             raise self._not_understood("has sizes that change")
 
@@ -217,11 +225,15 @@ def _names(code: types.CodeType) -> set[str]:
 def subclass_input(tr: Any, tensor: torch.Tensor, source: Source) -> SubclassValue:
     """Read a tensor of that kind; its parts are inputs of the graph, or the tensor itself if it is whole."""
     cls = type(tensor)
-    # A subclass sees who asks it for attributes.  The sizes of a nested tensor are no numbers of a ShapeEnv.
-    if not ti.is_wrapper(tensor) or tensor.is_nested:
+    # A subclass sees who asks it for attributes.
+    if not ti.is_wrapper(tensor):
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__}")
+    if tensor.is_nested and not tr.whole_subclasses:
+        raise SubclassesStayWhole(f"{source.words()} is a {cls.__qualname__}")
+    if tensor.is_nested and not tr.symbolic:
+        raise NeedsShapeEnv
     names, context = _guard_form(tr, tensor, source)
-    with tr.fixed_sizes():
+    with _nested_parts(tr) if tensor.is_nested else tr.fixed_sizes():
         parts = {name: tr.wrap(getattr(tensor, name), Attr(source, name)) for name in names}
     if not all(isinstance(part, (TensorValue, MeshValue)) for part in parts.values()):
         raise GraphBreak(breaks.SUBCLASS, f"{source.words()} is a {cls.__qualname__} of other things than tensors")
@@ -229,7 +241,8 @@ def subclass_input(tr: Any, tensor: torch.Tensor, source: Source) -> SubclassVal
         raise SubclassesStayWhole(f"{source.words()} is a {cls.__qualname__}")
     examples = {name: part.real() if isinstance(part, MeshValue) else part.example for name, part in parts.items()}
     try:
-        example = cls.__tensor_unflatten__(examples, context, tensor.shape, tensor.stride())
+        size = _nested_size(tr, tensor, examples) if tensor.is_nested else tensor.shape
+        example = cls.__tensor_unflatten__(examples, context, size, tensor.stride())
         if tensor.requires_grad:
             example.requires_grad_()
     except Exception as error:
@@ -237,10 +250,29 @@ def subclass_input(tr: Any, tensor: torch.Tensor, source: Source) -> SubclassVal
     node = tr.whole_input(tensor, example, source) if tr.whole_subclasses else None
     value = SubclassValue(example, parts, context, cls, source, node)
     tr.subclass_inputs[value] = tensor
-    tr.guards.tensors[source] = TensorGuard(source, tensor, example)
+    if tensor.is_nested:  # its sizes follow from its parts, and one of them is no number
+        index = context["ragged_idx"]
+        tr.shape_inputs.append((example.shape[index], Size(source, index)))
+    else:
+        tr.guards.tensors[source] = TensorGuard(source, tensor, example)
     if node is None:
         value.check_parts()
     return value
+
+
+@contextlib.contextmanager
+def _nested_parts(tr: Any) -> Iterator[None]:
+    tr.reads_nested = True
+    try:
+        yield
+    finally:
+        tr.reads_nested = False
+
+
+def _nested_size(tr: Any, tensor: Any, parts: dict[str, Any]) -> tuple[Any, ...]:
+    """The sizes of a nested tensor; that of its rows is known by the tensor that says where they begin."""
+    ragged = parts.get("_lengths", parts["_offsets"]).get_nested_int()
+    return tuple(ragged if isinstance(n, torch.SymInt) else n for n in tensor.shape)
 
 
 def _guard_form(tr: Any, tensor: Any, source: Source) -> tuple[Any, Any]:
@@ -264,7 +296,8 @@ def _guard_form(tr: Any, tensor: Any, source: Source) -> tuple[Any, Any]:
             why = f"{source.words()} is a {cls.__qualname__} whose context cannot be compared"
             raise GraphBreak(breaks.SUBCLASS, why)
         tr.guards.add(FlattensTo(source, form))
-    _guard_code(tr, cls)
+    if not tr.is_settled_class(cls):
+        _guard_code(tr, cls)
     return names, context
 
 
@@ -293,7 +326,7 @@ class RefusesDraws(ti.TorchDispatchMode):
 
 def made_by_operator(tr: Any, result: Any, node: Any) -> TensorValue:
     """The value of a tensor of that kind that an operator on whole ones has returned."""
-    if not ti.is_wrapper(result) or result.is_nested:
+    if not ti.is_wrapper(result):
         raise GraphBreak(breaks.SUBCLASS, f"an operator returns a {type(result).__qualname__}")
     if not tr.whole_subclasses:
         raise SubclassesStayWhole(f"an operator returns a {type(result).__qualname__}")

@@ -106,6 +106,8 @@ class Trace(GraphRecorder, Reader, Operators):
         self.may_put_off = assumptions.may_put_off
         self.enters_generators = assumptions.enters_generators
         self.put_off = 0  # class statements
+        self.made_classes: list[type] = []
+        self.made: set[int] = set()
         self.calls_first: list[Callable[[], Any]] = []  # what the frame calls before all else
         self.scripted = 0
         self.draws: list[Source] = []  # numbers of Python's generators, in order

@@ -415,6 +415,8 @@ class Running(Protocol):
     enters_generators: bool  # whether those from outside are traced
     may_put_off: bool  # whether class statements wait until the class is needed
     put_off: int  # class statements that wait
+    made_classes: list[type]  # by this trace
+    made: set[int]  # the ids of these classes and of their functions
     texts: int  # texts with data in them that were made, and are expected to be dropped
 
     def suspended_frame(self, code: types.CodeType, namespace: dict[str, Any], given: dict[str, Value]) -> ActiveFrame:

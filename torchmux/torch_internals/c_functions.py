@@ -19,7 +19,7 @@ log_api_usage_once = torch._C._log_api_usage_once
 
 def c_operator_modules() -> list[Any]:
     """The C modules whose functions are operators on tensors."""
-    return [torch._C._nn, torch._C._linalg, torch._C._special, torch._C._fft]
+    return [torch._C._nn, torch._C._linalg, torch._C._special, torch._C._fft, torch._C._nested]
 
 
 def tracing_questions() -> list[Any]:

@@ -115,8 +115,8 @@ def test_compiled_code_of_a_class_does_not_pile_up():
 
     kept = torchmux.compile(nn.Linear(4, 4), backend=backend, fullgraph=True)
     kept(torch.ones(2, 4))
-    for _ in range(12):
-        torchmux.compile(nn.Linear(4, 4), backend=backend, fullgraph=True)(torch.ones(2, 4))
+    for size in range(5, 17):
+        torchmux.compile(nn.Linear(4, size), backend=backend, fullgraph=True)(torch.ones(2, 4))
     gc.collect()
     kept(torch.ones(2, 4))
     assert len(calls) == 13

@@ -25,6 +25,17 @@ def power(x):
 
 
 @case(ANY_BATCH)
+def power_of_a_negative_number(x):
+    n = x.shape[0]
+    return x * (-2) ** n, (-2) ** n, (-0.5) ** n, (-1) ** -n, (-2.5) ** (n % 3)
+
+
+@case(ANY_BATCH)
+def inverted(x):
+    return x * ~x.shape[0], ~x.shape[0]
+
+
+@case(ANY_BATCH)
 def true_division(x):
     return x * (x.shape[0] / x.shape[1]), 1 / x.shape[0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import pytest
 import torch
 
@@ -140,3 +142,81 @@ def test_the_other_way_through_uses_it():
 def test_fullgraph_says_what_breaks():
     with pytest.raises(torchmux.Unsupported, match="explicit graph break"):
         torchmux.compile(breaks_elsewhere, backend="eager", fullgraph=True)(X)
+
+
+def pair(x):
+    Pair = collections.namedtuple("Pair", "left right", defaults=(3,))
+    made = Pair(x)._replace(left=x + 1)
+    return made.left * made.right, made._fields, Pair.__module__, repr(Pair(1)), type(made) is Pair
+
+
+def scaling(x):
+    Scale = type("Scale", (), {"factor": 3, "__call__": lambda self, y: y * self.factor})
+    return Scale()(x), Scale.__name__, Scale.__module__
+
+
+def derived(x):
+    class Base:
+        def __init__(self, value):
+            self.value = value
+
+        def double(self):
+            return self.value * 2
+
+    Derived = type("Derived", (Base,), {"seven": 7})
+    return Derived(x).double(), Derived.seven, isinstance(Derived(x), Base)
+
+
+@pytest.mark.parametrize("fn", [pair, scaling, derived])
+def test_a_class_that_stays_inside_is_made_once(fn):
+    compiled = torchmux.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(3):
+        assert same(compiled(X), fn(X))
+    assert torchmux.report(compiled).graph_count == 1
+
+
+def pair_returned(x):
+    return collections.namedtuple("Pair", "left right")(x, 2)
+
+
+def instance_returned(x):
+    made = type("Scale", (), {"factor": 3})()
+    made.value = x * made.factor
+    return made
+
+
+def attribute_set(x):
+    Scale = type("Scale", (), {"factor": 3})
+    Scale.factor += 1
+    return x * Scale.factor, Scale
+
+
+def list_in_class(x):
+    Keeping = type("Keeping", (), {"kept": []})
+    Keeping.kept.append(3)
+    return x * len(Keeping.kept)
+
+
+def test_what_a_class_holds_is_new_in_each_call():
+    compiled = torchmux.compile(list_in_class, backend="eager")
+    for _ in range(3):
+        assert same(compiled(X), list_in_class(X))
+
+
+@pytest.mark.parametrize("fn", [pair_returned, instance_returned, attribute_set])
+def test_a_class_that_gets_out_is_another_one_in_each_call(fn):
+    compiled = torchmux.compile(fn, backend="eager")
+    first, second = compiled(X), compiled(X)
+    kinds = [made[1] if fn is attribute_set else type(made) for made in (first, second)]
+    assert kinds[0] is not kinds[1]
+    assert [kind.__module__ for kind in kinds] == [__name__] * 2
+
+
+def test_a_wrong_field_raises_as_in_eager():
+    def repeated(x):
+        try:
+            collections.namedtuple("Pair", "left left")
+        except ValueError as error:
+            return x + 1, str(error)
+
+    assert same(torchmux.compile(repeated, backend="eager")(X), repeated(X))

@@ -150,7 +150,7 @@ def parameter_subclass():
     yield run, (tensor(),)
 
 
-@feature(backward=False)
+@feature(backward=False, more="a class that does not tell what its tensors consist of ends the graph")
 def dispatching_subclass():
     def run(x):
         return x + 1
@@ -161,7 +161,7 @@ def dispatching_subclass():
     yield unwrapped, (tensor(),)
 
 
-@feature(more="an object that overrides torch's functions ends the graph")
+@feature()
 def objects_with_torch_function():
     quantity = Quantity(tensor(), "m")
 
