@@ -21,7 +21,7 @@ from . import speed, state
 from .frontends import Frontend, TorchFrontend, frontend
 from .referee import Died, Referee
 from .shown import Shown, differences, observe
-from .silence import Watch, silently
+from .silence import KINDS, Watch, silently
 
 _REFUSALS = (BackendUnavailable, FallbackRefused)
 
@@ -62,7 +62,7 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     front = frontend(requirements.frontend)
     trial = Trial(requirements.name, options=requirements.options, device=device, frontend=front)
     trial.begins = begins
-    watch = Watch()
+    watch = Watch(KINDS if requirements.own_kernels else 0)
     trial.keep = watch.keep
     found = observe(case, trial)
     share, reasons = _placed(trial.compiled, case.computes, front)

@@ -115,17 +115,18 @@ def _leaves(ends: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 KINDS = 3
-"""How many kinds of calls of one function are replayed besides the last one."""
+"""How many kinds of calls of one function are replayed besides the last one, if a backend computes by itself."""
 
 
 class Watch:
-    """Keeps the last call of each compiled function, and the first ones of other kinds, and replays them.
+    """Keeps the last call of each compiled function, and the first ones of so many other ``kinds``, and replays them.
 
     Calls are of one kind if their tensors have the same sizes, dtypes, order in memory and needs of gradients, and the
     modes are the same: a backend may have code for some kinds only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: int = 0) -> None:
+        self._most = kinds
         self._calls: dict[int, Call] = {}
         self._kinds: dict[int, dict[Any, Call]] = {}
 
@@ -140,7 +141,7 @@ class Watch:
         call.args, call.keywords = call.copies()
         self._calls[id(function)] = call
         kinds = self._kinds.setdefault(id(function), {})
-        if kind in kinds or len(kinds) < KINDS:
+        if kind in kinds or len(kinds) < self._most:
             kinds[kind] = call
 
     @property
