@@ -51,7 +51,10 @@ def not_shared(uses: Sequence[set[Buffer]], ends: Sequence[int], buffers: set[Bu
     found = {b for b in buffers if sum(b in piece for piece in touched) > 1}
     for piece, steps in zip(touched, pieces, strict=True):
         alone = piece - found
-        if alone and plan(steps, alone).size == sum(int(size_in_bytes(b)) for b in alone):  # type: ignore[arg-type]
+        together: Index = 0
+        for buffer in alone:
+            together = together + size_in_bytes(buffer)
+        if plan(steps, alone).size == together:
             found |= alone
     return found
 
