@@ -29,7 +29,7 @@ class Pool:
         self.side = torch.cuda.Stream(device)
         self._recordings: weakref.WeakSet[Recording] = weakref.WeakSet()
         self._last: Any = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # an operator of the program may call what is recorded as well
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[Any]:

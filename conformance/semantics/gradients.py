@@ -125,25 +125,27 @@ def ties_and_kinks(trial: Trial) -> Any:
 
 
 def _layers(trial: Trial, dtype: torch.dtype) -> Any:
-    """The gradients of layers whose sums are long, with inputs that do not cancel."""
-    x, weight, bias, scale = (
-        trial.tensor(*shape, dtype=dtype, low=0.1, high=1.0) for shape in ((1024, 48), (16, 48), (16,), (16,))
-    )
+    """The gradients of layers whose sums are long, with inputs that do not cancel.
+
+    Each weight is used once: of gradients that are rounded before they are added, the order of the sum decides.
+    """
+    shapes = (1024, 48), (16, 48), (16,), (16,), (16,), (16,), (4,), (3, 8)
+    x, *weights = (trial.tensor(*shape, dtype=dtype, low=0.1, high=1.0) for shape in shapes)
     image, kernel = trial.tensor(8, 3, 12, 12, dtype=dtype, low=0.1, high=1.0), trial.tensor(4, 3, 3, 3, dtype=dtype)
     words = torch.arange(1024, device=trial.device) % 3
 
     def f(*given: torch.Tensor) -> list[torch.Tensor]:
-        x, weight, bias, scale, image, kernel = given
+        x, image, weight, bias, scale, shift, factor, level, table, kernel = given
         y = F.linear(x, weight, bias)
         # Not of y: what is rounded there would count most.
         return [
-            y, F.layer_norm(x[:, :16], (16,), scale, scale), F.conv2d(image, kernel, weight[:4, 0]),
-            (x[:, :16] * scale).sum(0), F.embedding(words, weight)[:, :8] * 0.125,
+            y, F.layer_norm(x[:, :16], (16,), scale, shift), F.conv2d(image, kernel, level),
+            (x[:, :16] * factor).sum(0), F.embedding(words, table) * 0.125,
         ]  # fmt: skip
 
     # Only of weights: there are few enough of them for one draw of eager's errors to be like another.
-    given = [each.detach().requires_grad_() for each in (weight, bias, scale, kernel)]
-    results = trial.run(lambda *weights: f(x, *weights[:3], image, weights[3]), *given)
+    given = [each.detach().requires_grad_() for each in (*weights, kernel)]
+    results = trial.run(lambda *weights: f(x, image, *weights), *given)
     torch.autograd.backward(results, [torch.linspace(0.5, 1.5, r.numel()).to(r).view(r.shape) for r in results])
     return [r.detach().float().mean() for r in results], [each.grad for each in given]
 
