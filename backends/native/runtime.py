@@ -83,6 +83,7 @@ class NativeFunction:
         namespace: dict[str, Any] = {
             "torch": torch,
             "ops": torch.ops,
+            **internals.functions_in_c,
             "recurrent": recurrent,
             "empty": internals.new_on_cpu,
             "array": array,

@@ -21,6 +21,14 @@ def test_kernels() -> None:
     assert torch.equal(ti.run_kernel(SIN, key, x), x.sin())
 
 
+@checks("functions_in_c")
+def test_functions_in_c() -> None:
+    image, matrix = torch.randn(1, 1, 4, 4), torch.randn(3, 3)
+    pooled, _ = ti.functions_in_c["nn"].adaptive_max_pool2d(image, (1, 1))
+    assert torch.equal(pooled, image.amax((2, 3), keepdim=True))
+    assert torch.equal(ti.functions_in_c["linalg"].linalg_inv_ex(matrix)[0], torch.linalg.inv(matrix))
+
+
 @checks("has_kernel")
 def test_kernels_in_c() -> None:
     assert ti.has_kernel(SIN, ti.DispatchKey.CPU)

@@ -154,6 +154,7 @@ from .operators import (
     OpOverload,
     checkpoints_by_decorators,
     forget_dispatch,
+    functions_in_c,
     has_kernel,
     is_composite,
     operator_schema,

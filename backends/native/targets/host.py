@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from torchmux import torch_internals as internals
+
 from ..ir import index
 from ..ir.expressions import Buffer
 from ..ir.index import Index
@@ -198,11 +200,11 @@ _DIRECT = {
             "_scaled_dot_product_flash_attention_for_cpu", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "erfinv",
             "lgamma", "digamma", "igamma", "igammac", "_linalg_svd", "_linalg_det", "_linalg_eigh", "_linalg_solve_ex",
         )),
-        "torch._C._nn": (torch._C._nn, (
+        "nn": (internals.functions_in_c["nn"], (
             "adaptive_max_pool2d", "max_pool2d_with_indices", "upsample_bilinear2d", "upsample_bicubic2d",
             "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "im2col", "col2im",
         )),
-        "torch._C._linalg": (torch._C._linalg, ("linalg_inv_ex", "linalg_cholesky_ex", "linalg_qr")),
+        "linalg": (internals.functions_in_c["linalg"], ("linalg_inv_ex", "linalg_cholesky_ex", "linalg_qr")),
     }.items()
     for name in names
     if hasattr(module, function := name.partition(".")[0])
