@@ -8,23 +8,8 @@ run to their end, and some raise.
 import contextlib
 import linecache
 
-from .random_forms import (
-    AUGMENTED,
-    CAUGHT,
-    CHANGES,
-    ERRORS,
-    EXPRESSIONS,
-    FAILURES,
-    FILLS,
-    KINDS,
-    LEAVES,
-    LOOPS,
-    MATCHES,
-    PARAMETERS,
-    UNPACKS,
-    WITHS,
-    WORDS,
-)
+from .random_forms import CAUGHT, ERRORS, EXPRESSIONS, FILLS, KINDS, LEAVES, PARAMETERS, WORDS
+from .random_statements import AUGMENTED, CHANGES, FAILURES, LOOPS, MATCHES, UNPACKS, WITHS
 
 INDENT = "    "
 
