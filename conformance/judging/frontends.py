@@ -16,6 +16,10 @@ from torchmux.registry.report import GraphReport, Placement
 Name = Literal["torchmux", "torch"]
 NAMES: tuple[Name, ...] = get_args(Name)
 
+SETS: dict[Name, tuple[str, ...]] = {"torchmux": (), "torch": ("code of functions", "settings of scripts")}
+"""Parts of the state of the process that a frontend sets: torch's replaces methods of optimizers when it is first
+used, and turns off the checks of distributions."""
+
 
 @dataclass(frozen=True)
 class Placed:

@@ -18,7 +18,7 @@ from ..oracle.observation import Raised
 from ..outcome import Outcome, Result
 from ..requirements import Expected, Requirements
 from . import speed, state
-from .frontends import Frontend, TorchFrontend, frontend
+from .frontends import SETS, Frontend, TorchFrontend, frontend
 from .referee import Died, Referee
 from .shown import Shown, differences, observe
 from .silence import KINDS, Watch, silently
@@ -54,7 +54,8 @@ def _judge(case: Case, requirements: Requirements, begins: Callable[[int], None]
     device = requirements.device
     if OWN_KERNELS in case.needs and not requirements.own_kernels:
         return Result(case.id, Outcome.SKIPPED, f"code of {requirements.name} calls torch's operators, as it declares")
-    state.declared, state.declared_processes = frozenset(requirements.sets), tuple(requirements.processes)
+    state.declared = frozenset((*requirements.sets, *SETS[requirements.frontend]))
+    state.declared_processes = tuple(requirements.processes)
     state.declared_words = tuple(requirements.says)
     eager = _Eager(case, device, referee)
     if isinstance(raised := eager.expected.value, Raised):

@@ -197,6 +197,8 @@ class Session:
         if self._used:  # a long process has many sessions, and few of them were used since
             self._used = False
             self.generation += 1
+            for state in self.states.values():
+                state.alike = None  # somebody may hold it for a while, and nobody takes anything over from it
             self.states.clear()
             self.callback.renew()
             if this_thread.only_thread() and not this_thread.doing.converting:

@@ -31,7 +31,7 @@ SAMPLE = (
     "a_switch_that_rounds", "hooks_after_gradients", "tables_by_their_sums", "one_call_at_a_time",
     "silent_fallback_of_doubles",
 )  # fmt: skip
-"""Every second of these is part of the default run; ``-m slow`` has all, each in a process of its own, as faults need
+"""Every third of these is part of the default run; ``-m slow`` has all, each in a process of its own, as faults need
 that only the memory of the process shows."""
 
 
@@ -43,7 +43,7 @@ def test_every_fault_is_described():
     assert {fault.kind for fault in loopback.ALL.values()} == kinds
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", SAMPLE)
 def test_fault_is_caught(fault):
     outcome, name = loopback.CAUGHT_AS[fault]

@@ -28,6 +28,7 @@ class Net(torch.nn.Module):
         return torch.softmax(self.outer(x), -1) * 2
 
 
+@pytest.mark.slow
 def test_one_operator_of_one_graph():
     model, x = Net().eval(), torch.randn(3, 8)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -58,6 +59,7 @@ def test_gradients():
     assert len(found.operators) == 1
 
 
+@pytest.mark.slow
 def test_the_member_of_a_chain_and_keyword_arguments():
     Loopback("less_precision")
 

@@ -41,6 +41,7 @@ def test_python_of_the_first_pages_runs(tmp_path, run_python):
 OF_A_JOB = ROOT / "docs" / "distributed.md"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "document",
     [each for each in WITH_CODE if each not in (*FIRST_PAGES, OF_A_JOB)],

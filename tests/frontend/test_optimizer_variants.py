@@ -111,6 +111,7 @@ def check(name, options, whole, backend):
     assert graphs <= (40 if many else 6), (program, graphs)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_steps_are_as_in_eager(name):
     for options in (*list(programs(name))[:5], OPTIONS[name][0]):

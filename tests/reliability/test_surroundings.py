@@ -108,6 +108,7 @@ def test_a_cache_that_may_not_be_read(run_python, tmp_path):
 
 
 @mounts
+@pytest.mark.slow
 def test_temporary_files_that_cannot_run(start, finish, temporary):
     """On a ``noexec`` file system, code is loaded from memory."""
     errors = finish(start(3, before=on_tmpfs(temporary, "noexec")))
@@ -123,6 +124,7 @@ def test_no_room_in_the_cache(start, finish, tmp_path):
 
 
 @mounts
+@pytest.mark.slow
 def test_no_room_for_temporary_files(start, temporary):
     """Compilation fails, and the error says why."""
     out, errors = start(1, before=on_tmpfs(temporary, "mode=700,size=16k")).communicate(timeout=240)

@@ -140,6 +140,7 @@ def test_training(compile_model, backend: str, name: str) -> None:
     assert all(r.share >= (0.95 if backend == "onnxrt" else 0.9) for r in reports)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", MODELS)
 def test_training_is_bit_equal(compile_model, name: str, backend: str) -> None:

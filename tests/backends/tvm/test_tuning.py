@@ -73,6 +73,7 @@ def test_a_schedule_that_was_found_is_used(capture, empty_cache, slow_as_it_is, 
     assert taken
 
 
+@pytest.mark.slow
 def test_a_second_graph_looks_for_nothing(capture, empty_cache, monkeypatch, tmp_path: Path) -> None:
     compiled(capture)
     use_script(monkeypatch, tmp_path, "raise SystemExit(7)\n")
@@ -80,6 +81,7 @@ def test_a_second_graph_looks_for_nothing(capture, empty_cache, monkeypatch, tmp
     assert "it tuned" not in note
 
 
+@pytest.mark.slow
 def test_results_travel_to_another_cache(capture, empty_cache, monkeypatch, tmp_path: Path) -> None:
     compiled(capture)
     content, _ = torchmux.save_cache_artifacts()

@@ -211,7 +211,7 @@ REASONS = {
     ),
     "ClassNeeded": (
         returns_a_class, [(X,), (X.double(),)], "eager",
-        r"attempt 1 starts again: a class whose statement was postponed is needed \(may_put_off: True -> False\)",
+        r"attempt 1 starts again: a class that the trace has made is needed \(may_put_off: True -> False\)",
         [3, 2],
     ),
     "GeneratorSuspended": (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import gc
 
 import pytest
 import torch
 from torch import nn
 
 import torchmux
+from torchmux.frontend.capture.captured import CodeState
 
 
 class Layer(nn.Module):
@@ -114,3 +116,22 @@ def test_code_that_depends_on_weights_is_not_shared(caplog):
         for each, layer in [*zip(compiled, layers, strict=True)] * 2:
             torch.testing.assert_close(each(x), layer(x))
     assert "parameters that were treated as constants changed" not in caplog.text
+
+
+def test_nothing_is_taken_over_from_what_was_forgotten():
+    """Also while something still holds it, such as a cycle that nobody has collected yet."""
+
+    def scale(x, k):
+        return x * k
+
+    def graphs():
+        compiled = torchmux.compile(scale, backend="eager")
+        compiled(torch.ones(2), 2.0)
+        compiled(torch.ones(2), 3.0)
+        return torchmux.report(compiled).graph_count
+
+    assert graphs() == 2  # of one number, and of any
+    held = [each for each in gc.get_objects() if isinstance(each, CodeState)]
+    assert held
+    torchmux.reset()
+    assert graphs() == 2

@@ -190,7 +190,7 @@ def _check(backend: str, seed: int) -> None:
         )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("start", range(0, 40, 10))
 def test_programs(backend, start):
