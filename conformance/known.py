@@ -164,7 +164,8 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
     ),
     (
         "gpu_numbers",
-        "Inductor's code for GPUs has other results for infinities, nan, powers of ten and large remainders.",
+        "Inductor's code for GPUs has other results for infinities, nan, powers of ten and large remainders; and what "
+        "torch_cumulative_products.py shows.",
         "cuda",
         {
             "semantics/functions/special_functions": _results(6, 7, 15, 27, 28, 29),
@@ -290,6 +291,7 @@ _INDUCTOR: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
         {
             "semantics/edges/numbers_that_are_nearly_zero": _results(11, 23, 25, 26, 28),
             "semantics/widths/numbers_beside_half_types": _results(0, 1, 2, 3, 4, 5),
+            "semantics/identities/layers_in_turn": r"\[0\]\[58\]: ",
         },
     ),
     (

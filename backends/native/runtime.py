@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import threading
 from array import array
@@ -103,7 +104,8 @@ class NativeFunction:
         around = code.around or (lambda run: run)
         self._run = around(namespace["run"])
         if head["library_calls"]:  # what these allocate can lie where inputs were
-            self._run.emptying = around(_emptying(head["python"], namespace))  # type: ignore[attr-defined]
+            made = functools.partial(_emptying, head["python"], namespace)
+            self._run.make_emptying = lambda: around(made())  # type: ignore[attr-defined]
         self._timers: list[str] = head["timers"]
         self._take_times = code.take_times
         self.direct: Callable[..., Sequence[Any]] = self._run if self._take_times is None else self

@@ -104,6 +104,20 @@ class Faults:
 
         return add
 
+    def compiling(self, case: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+        """A fault in what each compilation does besides compiling."""
+
+        def add(change: Callable[[], Any]) -> Callable[[], Any]:
+            def compile(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+                change()
+                return gm.forward
+
+            compile.__name__, compile.__doc__ = change.__name__, change.__doc__
+            self._found.append(Fault(self.kind, compile, case, Outcome.MISMATCH))
+            return change
+
+        return add
+
     def __iter__(self) -> Iterator[Fault]:
         return iter(self._found)
 

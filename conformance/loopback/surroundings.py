@@ -32,18 +32,7 @@ _kept: list[Any] = []
 
 
 def _compiling(case: str = _ANY) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """A fault in what each compilation does besides compiling."""
-
-    def add(change: Callable[[], Any]) -> Callable[[], Any]:
-        def compile(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-            change()
-            return gm.forward
-
-        compile.__name__, compile.__doc__ = change.__name__, change.__doc__
-        faults(case)(compile)
-        return change
-
-    return add
+    return faults.compiling(case)
 
 
 @_compiling()

@@ -33,6 +33,16 @@ def states_alike(code: types.CodeType, state: CodeState) -> list[CodeState]:
     return [each for each in _states.get(code) or () if each is not state and each.alike == state.alike]
 
 
+def forget_states() -> None:
+    """Let nobody take anything over from what is remembered now.
+
+    The garbage collector may not have come to a session whose function or module is gone.
+    """
+    for known in _states.values():
+        for state in known:
+            state.alike = None
+
+
 def reached(state: CodeState, code: types.CodeType, own: int | None) -> str | None:
     """The name of the limit that forbids to compile this code once more; ``own`` is that of the compile() call."""
     if len(state.entries) >= (own or config.recompile_limit):

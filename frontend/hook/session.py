@@ -22,7 +22,7 @@ from ..capture.captured import Captured, CodeState
 from ..marks.shapes_spec import Shapes
 from . import entries
 from .calls import EagerCalls, Frame, frame_of
-from .recompiles import note_state, states_alike
+from .recompiles import forget_states, note_state, states_alike
 from .thread_state import shared, this_thread
 from .vain import count_anew
 
@@ -197,8 +197,6 @@ class Session:
         if self._used:  # a long process has many sessions, and few of them were used since
             self._used = False
             self.generation += 1
-            for state in self.states.values():
-                state.alike = None  # somebody may hold it for a while, and nobody takes anything over from it
             self.states.clear()
             self.callback.renew()
             if this_thread.only_thread() and not this_thread.doing.converting:
@@ -235,5 +233,6 @@ def reset() -> None:
             for sessions in _sessions.values():
                 for session in sessions.values():
                     session.forget()
+            forget_states()
     finally:
         ti.set_eval_frame(callback)

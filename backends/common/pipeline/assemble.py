@@ -9,6 +9,7 @@ import cmath
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -130,19 +131,20 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
             graph.erase_node(node)
     assembled = GraphModule(gm, graph)
     if len(split.parts) == 1:
-        run = getattr(_direct(compiled[id(split.parts[0])]), "emptying", None)
-        assembled.emptying = None if run is None else _emptying(assembled, calls[0], run)
+        make = getattr(_direct(compiled[id(split.parts[0])]), "make_emptying", None)
+        assembled.make_emptying = None if make is None else partial(_emptying, assembled, calls[0], make)
     return assembled.forward
 
 
 def emptying_of(run: Callable[..., Any]) -> Emptying | None:
-    """``run``, from :func:`assemble`, as such a function; None if nothing would be gained."""
-    found: Emptying | None = getattr(getattr(run, "__self__", run), "emptying", None)
+    """``run``, from :func:`assemble`, as such a function, which is made here; None if nothing would be gained."""
+    make = getattr(getattr(run, "__self__", run), "make_emptying", None)
+    found: Emptying | None = None if make is None else make()
     return found
 
 
-def _emptying(assembled: GraphModule, call: Node, run: Emptying) -> Emptying | None:
-    """A graph with one part, whose code is ``run``, and maybe views and single operators around the ``call`` of it."""
+def _emptying(assembled: GraphModule, call: Node, make: Callable[[], Emptying]) -> Emptying | None:
+    """A graph with one part, which ``make`` makes, and maybe views and single operators around the ``call`` of it."""
     placeholders = assembled.graph.find_nodes(op="placeholder")
     if any(node not in placeholders for node in call.args):
         return None
@@ -152,7 +154,7 @@ def _emptying(assembled: GraphModule, call: Node, run: Emptying) -> Emptying | N
     there: dict[Node, Node] = dict.fromkeys([*placeholders, call], rest.placeholder("found"))
     there |= {placeholders[at]: rest.placeholder(placeholders[at].name) for at in others}
     rest.output(rest.graph_copy(assembled.graph, there))
-    finish = GraphModule(assembled, rest).forward
+    run, finish = make(), GraphModule(assembled, rest).forward
 
     def emptying(given: list[Any]) -> Sequence[Any]:
         read, kept = [given[at] for at in taken], [given[at] for at in others]

@@ -201,10 +201,8 @@ def _access_cost(access: Access, walk: Walk) -> float:
         around = None if access.stores or access.guarded else wrapped(access.position, walk.vector)
         return WRAPPED if around is not None and not _is_within(around.right, _SIDE) else ACROSS
     if _is(step, 1):
-        least = (
-            1.0 if _is_within(walk.vector.size, _SIDE - 1) else 0.0
-        )  # narrow elements save nothing in so short a row
-        return max(least, 0.5 + access.bytes / 8)
+        is_short = _is_within(walk.vector.size, _SIDE - 1)  # narrow elements save nothing in so short a row
+        return max(1.0 if is_short else 0.0, 0.5 + access.bytes / 8)
     if not access.guarded and is_square(access.position, walk.vector, walk.tile, stores=access.stores):
         assert walk.tile is not None
         return SHUFFLED if is_few(walk.tile) else IN_SQUARES * filling(walk.tile)

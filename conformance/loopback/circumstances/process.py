@@ -25,15 +25,14 @@ import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import torch
-from torch.fx import GraphModule
 from torch.utils import _pytree
 
-from ..kit import Faults, Run
+from ..kit import Faults
 
 state = Faults("state")
 process = Faults("process")
@@ -43,18 +42,7 @@ _kept: list[Any] = []
 
 
 def _compiling(faults: Faults = state, case: str = _ANY) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """A fault in what each compilation does besides compiling."""
-
-    def add(change: Callable[[], Any]) -> Callable[[], Any]:
-        def compile(gm: GraphModule, inputs: Sequence[Any]) -> Run:
-            change()
-            return gm.forward
-
-        compile.__name__, compile.__doc__ = change.__name__, change.__doc__
-        faults(case)(compile)
-        return change
-
-    return add
+    return faults.compiling(case)
 
 
 def _passed_on(home: Any, name: str) -> None:

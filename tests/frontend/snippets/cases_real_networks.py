@@ -65,48 +65,6 @@ def case_filtered_logits(x, top_k=3, top_p=0.8, penalty=1.2):
     return x.masked_fill(remove.scatter(1, order, remove), -math.inf)
 
 
-class Cache:
-    """Keys and values by layer, grown or written in place."""
-
-    def __init__(self, size=None):
-        self.layers, self.size, self.seen = {}, size, collections.Counter()
-
-    def __len__(self):
-        return len(self.layers)
-
-    def update(self, layer, keys, values):
-        if self.size is None:
-            old = self.layers.get(layer)
-            self.layers[layer] = (keys, values) if old is None else tuple(map(torch.cat, zip(old, (keys, values))))
-        else:
-            begin = self.seen[layer]
-            stored = self.layers.setdefault(layer, tuple(t.new_zeros(self.size, t.shape[1]) for t in (keys, values)))
-            for store, new in zip(stored, (keys, values), strict=True):
-                store[begin : begin + len(new)] = new
-        self.seen[layer] += len(keys)
-        return self.layers[layer]
-
-
-@case(one_graph=True)
-def case_growing_cache(x):
-    cache = Cache()
-    for step in x.split(1):
-        for layer in range(2):
-            keys, values = cache.update(layer, step + layer, step * 2)
-    return keys, values, len(cache), dict(cache.seen)
-
-
-@case(one_graph=True)
-def case_static_cache(x):
-    cache = Cache(size=5)
-    out = []
-    for step in x.split(1):
-        keys, values = cache.update(0, step, step * 2)
-        mask = torch.arange(5) < cache.seen[0]
-        out.append((step @ keys.T).masked_fill(~mask, -1e9).softmax(-1) @ values)
-    return torch.cat(out), cache.seen[0]
-
-
 @case(one_graph=True)
 def case_sliding_window_mask(x, window=2):
     rows = torch.arange(x.shape[0])

@@ -1,13 +1,9 @@
 """The expressions that random programs are made of: text with ``<kind>`` where an expression of that kind goes."""
 
-WORDS = ("a", "b", "key", "n")
 PARAMETERS = {
     "x": "tensor", "y": "tensor", "n": "int", "flag": "bool", "items": "ints", "table": "table", "thing": "thing",
     "layer": "layer",
 }  # fmt: skip
-ERRORS = ("ValueError", "KeyError", "Oops", "Worse", "IndexError", "ZeroDivisionError")
-CAUGHT = (*ERRORS, "(KeyError, IndexError)", "LookupError", "Exception", "ArithmeticError", "(Oops, TypeError)")
-
 KINDS = (
     "int", "int", "bool", "tensor", "tensor", "tensor", "ints", "ints", "table", "text", "pair", "group", "thing",
     "tensors", "point", "number", "queue", "counts", "lazy",

@@ -8,8 +8,8 @@ run to their end, and some raise.
 import contextlib
 import linecache
 
-from .random_forms import CAUGHT, ERRORS, EXPRESSIONS, FILLS, KINDS, LEAVES, PARAMETERS, WORDS
-from .random_statements import AUGMENTED, CHANGES, FAILURES, LOOPS, MATCHES, UNPACKS, WITHS
+from .random_forms import EXPRESSIONS, FILLS, KINDS, LEAVES, PARAMETERS
+from .random_statements import AUGMENTED, CAUGHT, CHANGES, ERRORS, FAILURES, LOOPS, MATCHES, UNPACKS, WITHS, WORDS
 
 INDENT = "    "
 

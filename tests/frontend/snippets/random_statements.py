@@ -2,6 +2,10 @@
 
 from .random_forms import forms
 
+WORDS = ("a", "b", "key", "n")
+ERRORS = ("ValueError", "KeyError", "Oops", "Worse", "IndexError", "ZeroDivisionError")
+CAUGHT = (*ERRORS, "(KeyError, IndexError)", "LookupError", "Exception", "ArithmeticError", "(Oops, TypeError)")
+
 CHANGES = forms(
     """
     LOG.append(<int>)
