@@ -22,6 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchmux import torch_internals as internals
 from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 
+from ..max_pooling import offsets_saved
 from ..recurrent import recurrent_as_in_eager
 from . import aliasing, overlap, simplify
 from .autocast.inside import CastingInside, CastingModule, may_cast
@@ -37,7 +38,7 @@ from .decompose import (
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
-from .saved import bases_saved, results_apart
+from .saved import bases_saved, results_apart, signs_saved, without_detaching
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -226,14 +227,17 @@ def _through_autograd(
         StaysInTorch: see :func:`through_autograd`.
     """
     aot = internals.aot_autograd()
-    tangents, joint, min_cut = Tangents(), Joint(), internals.min_cut_partition()
+    tangents, joint = Tangents(), Joint()
+    split = internals.min_cut_partition()
+    if table:  # else operators run as they are, and more of them take longer
+        split = offsets_saved(signs_saved(split))
+    split = without_detaching(split)
 
     def compiler(backward: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(part: GraphModule, inputs: Sequence[Any]) -> Any:
             if not backward:
                 if training:
                     _keep_old_contents(part)
-                    _save_without_detaching(part)
                 if writes_inputs and _returns_what_it_writes(part):
                     raise _ReturnsWhatItWrites
                 run = lower(part, inputs, False)
@@ -267,7 +271,7 @@ def _through_autograd(
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
             partition_fn=tangents.counted(
-                joint.noticed(_with_real_zeros(draws_kept(bases_saved(results_apart(min_cut)))))
+                joint.noticed(_with_real_zeros(draws_kept(bases_saved(results_apart(split)))))
             ),
             decompositions={**table, **checks()},
             keep_inference_input_mutations=writes_inputs,
@@ -327,20 +331,6 @@ def _keep_old_contents(forward: GraphModule) -> None:
     if copies:
         kept = [copies.get(v, v) for v in output.args[0][results:]]
         output.args = ((*output.args[0][:results], *kept),)
-        forward.recompile()
-
-
-def _save_without_detaching(forward: GraphModule) -> None:
-    """Save what the forward graph computes as it is: eager's formulas detach it, and torch would do so in each call."""
-    detach, results = torch.ops.aten.detach.default, internals.count_of_results()
-    output = forward.graph.output_node()
-    saved = list(output.args[0][results:])
-    for at, node in enumerate(saved):
-        while isinstance(node, Node) and node.target is detach and node.args[0].op != "placeholder":
-            node = saved[at] = node.args[0]
-    if saved != list(output.args[0][results:]):
-        output.args = ((*output.args[0][:results], *saved),)
-        drop_dead_code(forward.graph)
         forward.recompile()
 
 

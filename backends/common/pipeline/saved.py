@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import CheckpointPolicy
 
 from . import aliasing
 
@@ -32,6 +33,66 @@ def bases_saved(split: Split) -> Split:
         return forward, backward
 
     return split_and_save
+
+
+def without_detaching(split: Split) -> Split:
+    """A partition function that takes what eager's formulas detach as it is.
+
+    The partitioner knows no fusion across ``detach``.  It would save each result that has a formula of its own in
+    backward, such as that of ``tanh``, where computing it again is free; and torch would detach it in each call.
+    """
+
+    def split_undetached(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
+        for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
+            if node.args[0].op != "placeholder":  # else its version is checked in backward
+                node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user.op != "output")
+        joint.recompile()
+        return split(joint, *args, **more)
+
+    return split_undetached
+
+
+SIGNS = ("cuda",)
+"""Where memory is worth an operator more: what a relu has let through is saved as a byte for each element."""
+
+
+def signs_saved(split: Split) -> Split:
+    """A partition function that gives gradients of relu what they need of its result, where that is on a GPU.
+
+    So the result is not saved, if backward needs nothing else of it.
+    """
+
+    def split_by_signs(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
+        nodes = joint.graph.find_nodes(op="call_function", target=torch.ops.aten.threshold_backward.default)
+        behind = _behind_tangents(joint.graph) if nodes else ()
+        for node in nodes:
+            gradient, result, threshold = node.args
+            value = result.meta["val"]
+            if value.device.type not in SIGNS or result.target is not torch.ops.aten.relu.default or threshold != 0:
+                continue
+            if [user for user in result.users if user in behind] != [node]:
+                continue
+            with joint.graph.inserting_before(node), value.fake_mode:
+                stopped = joint.graph.call_function(torch.ops.aten.le.Scalar, (result, 0))
+                stopped.meta = {"val": torch.ops.aten.le.Scalar(value, 0), "recompute": CheckpointPolicy.MUST_SAVE}
+                masked = joint.graph.call_function(torch.ops.aten.masked_fill.Scalar, (gradient, stopped, 0))
+                masked.meta = dict(node.meta)
+            node.replace_all_uses_with(masked)
+            joint.graph.erase_node(node)
+        joint.recompile()
+        return split(joint, *args, **more)
+
+    return split_by_signs
+
+
+def _behind_tangents(joint: Graph) -> Collection[Node]:
+    """What of a joint graph depends on gradients."""
+    found: set[Node] = set()
+    for node in joint.nodes:
+        is_tangent = node.op == "placeholder" and node.name.startswith("tangents")
+        if is_tangent or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
 
 
 def results_apart(split: Split) -> Split:

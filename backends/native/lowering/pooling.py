@@ -6,11 +6,14 @@ A gradient is gathered: each element of the image adds up what the windows that 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
+from ...common.max_pooling import MAX_POOL_BACKWARD
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
@@ -114,9 +117,16 @@ def _adaptive_max_pool(op: Any, rank: int) -> Any:
     return lower
 
 
+def _are_found(places: fx.Node) -> bool:
+    """Whether places are those that pooling has found, here or in the forward graph, and not the program's own."""
+    return places.op == "placeholder" or (places.target is operator.getitem and places.args[1] == 1)
+
+
 def _max_pool_backward(op: Any, rank: int) -> Any:
     def lower(ctx: Context, grad: Value, a: Value, *rest: Any) -> Any:
         *numbers, places = rest
+        if not _are_found(ctx.node.args[-1]):
+            return calls.call(ctx, op, (grad, a, *rest), {})
         shape = (
             windows(a, grad.sizes[-rank:], *numbers[:4])
             if numbers
@@ -125,6 +135,16 @@ def _max_pool_backward(op: Any, rank: int) -> Any:
         return _placed_back(ctx, op, (grad, a, *rest), grad, a, places, shape)
 
     return lower
+
+
+@lowers(MAX_POOL_BACKWARD)
+def _max_pool_backward_by_sizes(
+    ctx: Context, grad: Value, sizes: Any, channels_last: bool, window: Any, step: Any, pad: Any, *rest: Any
+) -> Any:
+    dilation, _, places = rest
+    a = Value(ctx.sizes(ctx.val), grad.dtype, lambda at: const(0, compute_type(grad.dtype)))  # only its sizes count
+    shape = windows(a, grad.sizes[-2:], window, step, pad, dilation)
+    return _placed_back(ctx, MAX_POOL_BACKWARD, (grad, sizes, channels_last, window, step, pad, *rest), grad, a, places, shape)
 
 
 _MOST_ASKED = 4

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from torchmux.config import config
 
 from ..ir.expressions import Buffer
@@ -19,7 +21,7 @@ from ..ir.program import Call, Extent, Need, Program, Solved, TensorRef
 from . import memory
 from .kernel import Kernel
 from .memory import Arena
-from .placement import in_place, reads_of, writes_of
+from .placement import in_place, reads_of, taken_over, writes_of
 from .schedule import Schedule
 from .stages import LoopNest
 from .together import Kind, side_by_side
@@ -87,6 +89,14 @@ class Allocate:
 
 
 @dataclass(frozen=True)
+class TakeOver:
+    """A tensor in the memory of ``source``, which only the next launch still reads."""
+
+    buffer: Buffer
+    source: Buffer
+
+
+@dataclass(frozen=True)
 class Launch:
     """Kernels and other steps of the target, one after the other.
 
@@ -121,8 +131,8 @@ class Return:
 
 
 HostStep = (
-    ReadSize | Require | FitInput | Share | MakeArena | Allocate | Overwrite | Launch | CallOperator | Release
-    | GiveBack | Return
+    ReadSize | Require | FitInput | Share | MakeArena | Allocate | TakeOver | Overwrite | Launch | CallOperator
+    | Release | GiveBack | Return
 )  # fmt: skip
 
 
@@ -168,14 +178,12 @@ def plan(
     return _Planner(program, schedule, plan_loops, kind).run()
 
 
-LARGE = {"cuda": 16 * 2**20}
-"""On such a device, buffers of so many bytes are tensors where torch's operators are called between kernels: the arena
-lasts for all of the function.  On a CPU, the system's memory is slow to get."""
-
-
-def _is_large(buffer: Buffer) -> bool:
-    size = memory.size_in_bytes(buffer)
-    return type(size) is int and size >= LARGE.get(buffer.device.type, size + 1)
+_aten = torch.ops.aten
+_MAKING = (
+    _aten.mm.default, _aten.bmm.default, _aten.addmm.default, _aten.baddbmm.default, _aten._addmm_activation.default,
+    _aten.convolution.default, _aten.convolution_backward.default,
+)  # fmt: skip
+"""Operators whose results lie in memory that nothing else uses; some others return what they were given."""
 
 
 class _Planner:
@@ -227,8 +235,9 @@ class _Planner:
         self.uses = [self.host.touched(step) for step in self.work]
         if self.called:  # what these allocate can lie where such buffers were
             ends = [at for at, step in enumerate(self.work) if isinstance(step, Call)]
-            large = {b for b in set().union(*self.uses) - self.held if _is_large(b)}
+            large = {b for b in set().union(*self.uses) - self.held if memory.is_large(b)}
             self.held |= memory.not_shared(self.uses, ends, large)
+        self.taken = taken_over(self.work, self._own_tensors())
         self.host.arena = memory.plan(self.uses, set().union(*self.uses, set()) - self.held)
 
     def run(self) -> Host:
@@ -257,7 +266,7 @@ class _Planner:
         for at, piece in enumerate(pieces):
             if isinstance(piece, Launch):
                 fresh = [b for b in piece.tensors if b not in made]
-                steps += [Allocate(b) for b in fresh]
+                steps += [TakeOver(b, self.taken[b]) if b in self.taken else Allocate(b) for b in fresh]
             else:
                 fresh = [b for b in piece.kept if b is not None]
             made.update(fresh)
@@ -273,6 +282,13 @@ class _Planner:
         steps += [GiveBack(b) for b in sorted(marked, key=lambda b: b.name)]
         steps.append(Return(list(self.program.outputs)))
         return self.host
+
+    def _own_tensors(self) -> set[Buffer]:
+        """The large tensors that are neither given nor returned, and share memory with no other."""
+        made = {b for step in self.work for b in ([] if isinstance(step, Call) else writes_of(step))}
+        made |= {b for s in self.work if isinstance(s, Call) and s.op in _MAKING for b in s.results if b is not None}
+        sharing = set(self.host.alias) | set(self.host.alias.values())
+        return {b for b in (made & self.held) - sharing if b.kind == "temp" and b.over is None and memory.is_large(b)}
 
     def _not_only_read(self) -> set[Buffer]:
         """The buffers that are returned or written to, or where another one lies."""

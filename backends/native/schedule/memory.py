@@ -28,6 +28,17 @@ def size_in_bytes(buffer: Buffer) -> Index:
     return index.floordiv(wanted + ALIGNMENT - 1, ALIGNMENT) * ALIGNMENT
 
 
+LARGE = {"cuda": 4 * 2**20}
+"""On such a device, buffers of so many bytes are tensors where torch's operators are called between kernels, since the
+arena lasts for all of the function, and are made as late as possible.  On a CPU, the system's memory is slow to get."""
+
+
+def is_large(buffer: Buffer) -> bool:
+    """Whether a buffer is worth memory of its own."""
+    size = size_in_bytes(buffer)
+    return type(size) is int and size >= LARGE.get(buffer.device.type, size + 1)
+
+
 def plan(uses: Sequence[set[Buffer]], temporary: set[Buffer]) -> Arena:
     """Place the ``temporary`` buffers; ``uses`` are the buffers that each step reads or writes."""
     first: dict[Buffer, int] = {}

@@ -1,4 +1,4 @@
-"""Which results lie in the same place: what finishes a product works over it."""
+"""Which results lie in the same place: what finishes a product works over it, and large tensors are used again."""
 
 from __future__ import annotations
 
@@ -47,6 +47,41 @@ def in_place(steps: Sequence[Any], held: Collection[Buffer]) -> dict[Buffer, Buf
                 alias[step.target] = target
                 break
     return alias
+
+
+def taken_over(steps: Sequence[Any], tensors: Collection[Buffer]) -> dict[Buffer, Buffer]:
+    """Which ``tensors`` may lie where another of them was, that only the kernel that makes the first still reads."""
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
+    writers: dict[Buffer, int] = {}
+    for at, step in enumerate(steps):
+        for buffer in reads_of(step) | writes_of(step):
+            first.setdefault(buffer, at)
+            last[buffer] = at
+        for buffer in writes_of(step):
+            writers[buffer] = writers.get(buffer, 0) + 1
+    found: dict[Buffer, Buffer] = {}
+    for at, step in enumerate(steps):
+        if not isinstance(step, LoopNest):
+            continue
+        ending = [b for b in read_by(step) if b in tensors and last[b] == at and first[b] < at]
+        for target in sorted(stored_by(step), key=lambda b: b.name):
+            if target in tensors and first[target] == at and writers[target] == 1:
+                for source in sorted(ending, key=lambda b: b.name):
+                    if _takes_over(step, source, target) and _depends(step, source, target):
+                        found[target] = source
+                        ending.remove(source)
+                        break
+    return found
+
+
+def _depends(nest: LoopNest, source: Buffer, target: Buffer) -> bool:
+    """Whether each element of ``target`` is made of that of ``source``, so that no thread can write it before another
+    one has read it.  The threads of a row wait for each other where its reductions end."""
+    steps = [step for stage in nest.stages for steps in (stage.before, stage.body) for step in steps]
+    return any(
+        isinstance(s, Store) and s.buffer is target and any(b is source for b, _ in s.value.loads) for s in steps
+    )
 
 
 def _takes_over(nest: LoopNest, source: Buffer, target: Buffer) -> bool:

@@ -8,7 +8,7 @@ cycle: a kernel joins another only if no third one must run between them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..ir import index
 from ..ir.expressions import Buffer, Statement
 from ..ir.program import Call, Program
 from .kernel import Kernel, NotFused, fuse, merge_loops, of_statement
+from .memory import is_large
 from .reinplace import is_checking, overwrites, written_by
 from .stages import plan, reads_before_writing
 
@@ -179,7 +180,8 @@ class _Scheduler:
     # --- order ----------------------------------------------------------------------------------------------------
 
     def _order(self) -> list[Any]:
-        """Dependencies first; calls as late as possible, so that what is between them is in few pieces."""
+        """Dependencies first; calls as late as possible, so that what is between them is in few pieces.  Kernels that
+        make more large tensors than they are the last to read are late too."""
         waiting = {g: self._predecessors(g) for g in sorted(self.standing)}
         after: dict[int, list[int]] = {g: [] for g in waiting}
         for g, before in waiting.items():
@@ -187,16 +189,28 @@ class _Scheduler:
                 after[p].append(g)
         ready = [(isinstance(self.groups[g], Call), g) for g, before in waiting.items() if not before]
         heapq.heapify(ready)
-        order = []
+        order: list[int] = []
         while ready:
             _, g = heapq.heappop(ready)
-            order.append(self.groups[g])
+            order.append(g)
             for u in after[g]:
                 waiting[u].discard(g)
                 if not waiting[u]:
                     heapq.heappush(ready, (isinstance(self.groups[u], Call), u))
         assert len(order) == len(waiting), "the groups form a cycle"
-        return order
+        self._put_off(order, after)
+        return [self.groups[g] for g in order]
+
+    def _put_off(self, order: list[int], after: Mapping[int, Sequence[int]]) -> None:
+        """Move kernels to before what first needs them, where that saves memory."""
+        last = {b: g for g in order for b in self.groups[g].reads}
+        for g in reversed(order.copy()):
+            group = self.groups[g]
+            large = [b for b in group.writes if is_large(b)] if isinstance(group, Kernel) and after[g] else []
+            ending = sum(_bytes(b) for b in group.reads if last[b] == g) if large else 0
+            if sum(map(_bytes, large)) > ending:
+                order.remove(g)
+                order.insert(min(map(order.index, after[g])), g)
 
 
 def _reduced_by(kernel: Kernel) -> set[Buffer]:

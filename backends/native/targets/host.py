@@ -33,6 +33,7 @@ from ..schedule.host import (
     Require,
     Return,
     Share,
+    TakeOver,
 )
 
 _TOLD = {"size": ".shape[{}]", "stride": ".stride({})"}
@@ -83,6 +84,8 @@ class HostPrinter(ABC):
                 return self.arena(size)
             case Allocate(buffer):
                 return [self.allocation(buffer, self.returned.get(buffer))]
+            case TakeOver(buffer, source):
+                return [f"{buffer.name} = {view_of(TensorRef(source, buffer.sizes, buffer.strides, 0))}"]
             case Launch():
                 return self.launch(step)
             case CallOperator():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchmux
-from torchmux.backends.native.schedule import host, memory
+from torchmux.backends.native.schedule import memory
 
 SHAPE = (5, 77)
 _alive: list[int] = []
@@ -62,7 +62,7 @@ def test_large_buffers_are_there_while_they_are_used(monkeypatch: pytest.MonkeyP
         return (kept * largest).softmax(0).softmax(1).softmax(0)
 
     def bytes_of_the_arena(limits: dict[str, int]) -> int:
-        monkeypatch.setattr(host, "LARGE", limits)
+        monkeypatch.setattr(memory, "LARGE", limits)
         compiled = captured.compile("native", options={"keep_scratch": bool(limits)})
         torch.testing.assert_close(captured.run(compiled, x), f(x))
         return sizes[-1]

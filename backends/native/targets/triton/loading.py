@@ -14,6 +14,7 @@ import torch
 
 from torchmux import torch_internals as internals
 
+from ....common import max_pooling  # noqa: F401  # which code calls
 from ....common.pipeline.promises import copied
 from .. import rows_operator  # noqa: F401  # which code calls
 from ..loaded import Loaded

@@ -12,12 +12,16 @@ from typing import Any
 
 import torch
 
+from ...ir import index
 from ...ir.expressions import Buffer, Node, Statement, operators_in
+from ...ir.index import Index
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Call, Program, TensorRef
 from ...ir.uses import Uses
 from ..biases import is_column, same
+from ..rows_operator import MM_IN_ROWS
 from ..torch_calls import call_of
+from .tiled.candidates import in_rows
 
 _HALF = (torch.bfloat16, torch.float16)
 _FLOATS = (torch.float32, *_HALF)
@@ -28,7 +32,7 @@ _GELU = torch.ops.aten._addmm_activation.default
 def select(program: Program) -> None:
     """Replace what is abstract in ``program``."""
     abstract = (Product, Convolution, Attention)
-    items = _activated(program, _biased(program))
+    items = _without_gaps(program, _activated(program, _biased(program)))
     program.items = [call_of(item) if isinstance(item, abstract) else item for item in items]
 
 
@@ -72,6 +76,38 @@ def _activated(program: Program, items: list[Any]) -> list[Any]:
             calls[id(item)] = Call(_GELU, call.args, {"use_gelu": True}, [item.target], origins)
             gone.add(id(call))
     return [calls.get(id(item), item) for item in items if id(item) not in gone]
+
+
+def _without_gaps(program: Program, items: list[Any]) -> list[Any]:
+    """Products whose rows a statement would only copy, to where they have no gaps, are made there."""
+    uses = Uses(program, items)
+    products = {item.target: item for item in items if isinstance(item, Product) and item.unit > 1}
+    calls: dict[int, Call] = {}
+    gone: set[int] = set()
+    for item in items:
+        if not uses.is_whole(item) or item.value.op != "load" or item.value.args:
+            continue
+        source, at = item.value.attr
+        product = products.get(source)
+        if product is None or not uses.only_reader(source) or not _closes_gaps(item, product, at):
+            continue
+        item.target.sizes, item.target.strides = product.target.sizes, (product.n, 1)
+        given = (product.left, product.right, product.n, product.unit)
+        origins = [*product.origins, *item.origins]
+        calls[id(item)] = Call(MM_IN_ROWS, given, {}, [item.target], origins)
+        gone.add(id(product))
+    return [calls.get(id(item), item) for item in items if id(item) not in gone]
+
+
+def _closes_gaps(statement: Statement, product: Product, position: Index) -> bool:
+    """Whether ``statement`` does nothing else than to put rows of the product, read at ``position``, side by side."""
+    matrix, target = product.target, statement.target
+    columns, row = product.n, matrix.strides[0]
+    if target.dtype is not matrix.dtype or row == columns or product.left.strides[1] != 1:
+        return False
+    y, x = index.var("y0", product.m), index.var("x0", columns)
+    loops = in_rows(position, statement.kept, y, x, row)
+    return loops is not None and index.joined(index.substitute(statement.position, loops)) is y * columns + x
 
 
 def _terms(value: Node, products: Mapping[Buffer, Product]) -> tuple[Product, Buffer, Any] | None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import torchmux
-from torchmux.backends.common.pipeline import aliasing, saved
+from torchmux.backends.common.pipeline import aliasing, aot, saved
 
 
 class _CountsCalls(torch.autograd.Function):
@@ -153,3 +153,54 @@ def test_results_of_equal_operators_have_their_own_memory(backend: str) -> None:
     for results in (f(x), torchmux.compile(f, backend=backend)(x)):
         assert len({r.untyped_storage().data_ptr() for r in results}) == 5
         torch.testing.assert_close(results, f(x))
+
+
+def test_what_eager_detaches_is_computed_again() -> None:
+    """The gradient of ``tanh`` has a formula of its result, which is one of many that lead to what is saved anyway."""
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        h = x @ w
+        return (torch.tanh(h * 0.7) * torch.sigmoid(h)) @ w
+
+    x, w = torch.randn(5, 8, requires_grad=True), torch.randn(8, 8)
+    assert sorted(tuple(t.shape) for t in _saved_of(f, x, w)) == [(5, 8), (8, 8)]
+
+
+def test_signs_are_saved_of_relu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte for each element, where nothing else of the result is needed; on a GPU, which a CPU stands for here."""
+    monkeypatch.setattr(saved, "SIGNS", ("cpu",))
+
+    def signs(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.batch_norm(x, None, None, w, training=True)).sum(-1)
+
+    def numbers(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.relu(x) @ w
+
+    x = torch.randn(6, 8)
+    x[:, 0] = torch.nan
+    assert torch.bool in [t.dtype for t in _saved_of(signs, x.requires_grad_(), torch.rand(8, requires_grad=True))]
+    learned = torch.randn(8, 3, requires_grad=True)
+    assert [t.dtype for t in _saved_of(numbers, x, learned)] == [torch.float32] * 2
+
+
+def _saved_of(f: Any, *args: torch.Tensor) -> list[torch.Tensor]:
+    """What the forward graph of ``f`` saves; gradients are those of eager."""
+    found: list[torch.Tensor] = []
+    usual = saved.bases_saved
+
+    def noting(split: Any) -> Any:
+        def split_and_note(joint: Any, *given: Any, num_fwd_outputs: int, **more: Any) -> Any:
+            forward, backward = usual(split)(joint, *given, num_fwd_outputs=num_fwd_outputs, **more)
+            found.extend(node.meta["val"] for node in forward.graph.output_node().args[0][num_fwd_outputs:])
+            return forward, backward
+
+        return split_and_note
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aot, "bases_saved", noting)
+        result = torchmux.compile(f, backend="native")(*args)
+    learned = [a for a in args if a.requires_grad]
+    slope = torch.randn_like(result)
+    expected = torch.autograd.grad(f(*args), learned, slope)
+    torch.testing.assert_close(torch.autograd.grad(result, learned, slope), expected, equal_nan=True)
+    return found

@@ -13,7 +13,7 @@ from ....ir.products import Convolution, FinishedProduct, Product
 from ....ir.program import Program
 from ....ir.uses import Uses
 from ....schedule.inlining import extents, replaced
-from .operands import Factors, factors
+from .operands import Factors, extent, factors
 
 _MOST_COST = 200
 """So many instructions for an element are hidden behind the products of other programs."""
@@ -122,7 +122,7 @@ def _finished(product: Product | Convolution, statement: Statement) -> FinishedP
     if found is None or len(positions) != 1:
         return None
     stride = product.target.strides[0] if isinstance(product, Product) else found.columns
-    loops = _in_rows(positions.pop(), statement.kept, found, stride)
+    loops = in_rows(positions.pop(), statement.kept, found.row, found.column, stride)
     if loops is None:
         return None
     whole = found.row * stride + found.column
@@ -151,19 +151,22 @@ def _of_sums(value: Node, product: Buffer, shift: Node | None) -> Node:
     return rewrite(value, change, {})
 
 
-def _in_rows(position: Index, loops: Sequence[Var], found: Factors, stride: Index) -> Mapping[Var, Index] | None:
-    """What each loop is of a row and a column, if ``position`` walks all elements of the matrix, each once; its rows
-    are ``stride`` apart."""
+def in_rows(
+    position: Index, loops: Sequence[Var], row: Index, column: Index, stride: Index
+) -> Mapping[Var, Index] | None:
+    """What each loop is of a ``row`` and a ``column``, which are loops over all of a matrix, if ``position`` walks all
+    its elements, each once; its rows are ``stride`` apart."""
+    rows, columns = extent(row), extent(column)
     steps = {v: step for v in loops if type(v.size) is int and type(step := index.coefficient(position, v)) is int}
     places: dict[Var, Index] = {}
-    whole, walked, count, step = found.row * found.columns + found.column, cast("Index", 0), 1, 1
+    whole, walked, count, step = row * columns + column, cast("Index", 0), 1, 1
     for v in sorted(steps, key=steps.__getitem__):
-        if count == found.columns:
+        if count == columns:
             step = cast("int", stride)  # from here on, the loops are over rows
         if steps[v] != step:
             return None
         places[v] = index.remainder(index.floordiv(whole, count), v.size)
         walked = walked + step * index.var(v.key, v.size)
         step, count = step * cast("int", v.size), count * cast("int", v.size)
-    complete = len(places) == len(loops) and walked == position and count == found.rows * found.columns
-    return places if complete and (step == count) == (stride == found.columns) else None
+    complete = len(places) == len(loops) and walked == position and count == rows * columns
+    return places if complete and (step == count) == (stride == columns) else None

@@ -9,6 +9,7 @@ from typing import Any
 from ....ir.expressions import Statement
 from ....ir.products import FinishedProduct, Product
 from ....ir.program import Program
+from ...rows_operator import MM_IN_ROWS
 from .. import selection, shapes
 from ..shapes import Shape
 from . import divided, model, sharing
@@ -105,4 +106,10 @@ def _best(ways: Sequence[Division]) -> Division | None:
 
 
 def _has_pass(program: Program, candidate: Candidate) -> bool:
-    return any(isinstance(item, Statement) for item in library_way(program, candidate))
+    """Whether something is read or written once more than in a kernel of ours: the result, or an operand where rows
+    follow each other without gaps."""
+    return any(isinstance(item, Statement) or _is_without_gaps(item) for item in library_way(program, candidate))
+
+
+def _is_without_gaps(call: Any) -> bool:
+    return call.op is MM_IN_ROWS and call.args[2] % call.args[3] != 0

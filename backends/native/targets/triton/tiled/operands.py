@@ -34,15 +34,15 @@ class Factors(NamedTuple):
 
     @property
     def rows(self) -> int:
-        return _extent(self.row)
+        return extent(self.row)
 
     @property
     def columns(self) -> int:
-        return _extent(self.column)
+        return extent(self.column)
 
     @property
     def terms(self) -> int:
-        return _extent(self.term)
+        return extent(self.term)
 
 
 def factors(product: Product | Convolution) -> Factors | None:
@@ -127,7 +127,8 @@ def _fits(target: Buffer, *operands: TensorRef) -> bool:
     return target.dtype in _HALF and all(ref.buffer.dtype is target.dtype for ref in operands)
 
 
-def _extent(loop: Index) -> int:
+def extent(loop: Index) -> int:
+    """How many steps a loop has; one of a single step is no variable."""
     variable = index.the_var(loop)
     return 1 if variable is None else _number(variable.size)
 

@@ -261,3 +261,38 @@ def test_products_are_finished_where_the_model_fits(made, monkeypatch, capabilit
     monkeypatch.setattr(triton_target.compiling, "packed", lambda cubins, capability: b"")
     code = made(lambda x, w: torch.relu(x @ w), (8192, 64), (64, 256))
     assert code.head["code"].count("fn.add_product(") == expected
+
+
+def test_a_large_tensor_is_made_where_the_last_one_ends(made) -> None:
+    """Its kernel reads each element where it writes it; what is read otherwise, or once more, stays as it is."""
+    sizes = (4096, 512), (512, 4096), (4096, 512)
+    library = {"matmul": "library"}
+
+    def changed(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ w) @ v
+
+    def turned(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ w).flip(0) @ v
+
+    def read_again(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        h = x @ w
+        return torch.tanh(h) @ v + h @ v
+
+    def taken_over(function: Any) -> int:
+        host = made(function, *sizes, **library).head["python"]
+        made_here = {line.split(" = ")[0].strip() for line in host.splitlines() if "result[" in line or "new_" in line}
+        return sum(line.strip().partition(" = ")[2] in made_here for line in host.splitlines())
+
+    assert [taken_over(f) for f in (changed, turned, read_again)] == [1, 0, 0]
+
+
+def test_a_product_is_made_where_its_copy_would_be(made) -> None:
+    """Rows that follow each other without gaps are made so, unless something else reads the product or changes it."""
+
+    def host_of(function: Any) -> str:
+        return made(function, (264, 256), (515, 256), matmul="library").head["python"]
+
+    copied = host_of(lambda a, b: (a @ b.t()).view(11, 24, 515))
+    assert ", 515, 8)" in copied and "launch0" not in copied
+    for function in (lambda a, b: (a @ b.t()) * 2, lambda a, b: (a @ b.t()).flip(0), lambda a, b: ((c := a @ b.t()), c.sum())):
+        assert "launch0" in host_of(function)
