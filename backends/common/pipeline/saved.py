@@ -157,12 +157,28 @@ def save_bases(forward: Graph, backward: Graph, results: int) -> bool:
 def _chain(view: Node, saved: Collection[Any]) -> list[Node]:
     """From a tensor that is as good to save as ``view`` to the view, of views by nothing but numbers; or nothing."""
     chain, found = [view], 0
-    while (base := aliasing.viewed(chain[-1])) is not None and _is_plain(chain[-1], base):
+    while (base := aliasing.viewed(chain[-1]) or _copied(chain[-1])) is not None and _is_plain(chain[-1], base):
         chain.append(base)
         # A part of something larger would keep all of it.
         if base.op == "placeholder" or base in saved or _numel(base) == _numel(view) is not None:
             found = len(chain)
     return chain[:found][::-1]
+
+
+_COPIES = {"cuda": 4 * 2**20}
+"""Copies of inputs of so many bytes are made again on such a device: they are there as long as all else that is saved,
+and reading them once more takes microseconds."""
+
+
+def _copied(node: Node) -> Node | None:
+    """The input of which ``node`` is a copy in another layout."""
+    if node.target is not torch.ops.aten.clone.default or node.args[0].op != "placeholder":
+        return None
+    value = node.meta["val"]
+    least = _COPIES.get(value.device.type)
+    numel = _numel(node)
+    is_large = least is not None and numel is not None and numel * value.element_size() >= least
+    return node.args[0] if is_large else None
 
 
 def _is_plain(view: Node, base: Node) -> bool:
@@ -176,7 +192,7 @@ def _numel(node: Node) -> int | None:
 
 
 def _view_again(chain: list[Node], taken: dict[str, Node], backward: Graph, placeholder: Node) -> None:
-    """Replace the ``placeholder`` of a view by one of what it shows, and the view of that."""
+    """Replace the ``placeholder`` of a view or a copy by one of what it shows, and make it again of that."""
     base, *views = chain
     if base.name not in taken:
         with backward.inserting_before(placeholder):

@@ -183,6 +183,21 @@ def test_signs_are_saved_of_relu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [t.dtype for t in _saved_of(numbers, x, learned)] == [torch.float32] * 2
 
 
+def test_copies_of_inputs_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones, on a GPU; an input that changes until then is refused as in eager."""
+    monkeypatch.setattr(saved, "_COPIES", {"cpu": 400})
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x.t().contiguous() * w).sin()
+
+    x, w = torch.randn(9, 12), torch.randn(12, 9, requires_grad=True)
+    assert sorted(tuple(t.shape) for t in _saved_of(f, x, w)) == [(9, 12), (12, 9)]
+    result = torchmux.compile(f, backend="native")(x, w)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
 def _saved_of(f: Any, *args: torch.Tensor) -> list[torch.Tensor]:
     """What the forward graph of ``f`` saves; gradients are those of eager."""
     found: list[torch.Tensor] = []
