@@ -105,8 +105,8 @@ def _windows(node: Node) -> _Windows | None:
     if pooling is None or pooling.target is not _aten.max_pool2d_with_indices.default or pooling.args[0] is not images:
         return None
     found = _Windows.of(*settings)
-    *others, ceil = (*pooling.args[1:], *((), 0, 1, False)[len(pooling.args) - 2 :])
-    if _Windows.of(*others) != found or ceil != ceil_mode:
+    given = [*pooling.args[1:], *((), 0, 1, False)[len(pooling.args) - 2 :]]
+    if _Windows.of(*given[:-1]) != found or given[-1] != ceil_mode:
         return None
     image, place = images.meta["val"], places.meta["val"]
     is_known = all(type(n) is int for n in (*image.shape, *place.shape))

@@ -144,7 +144,8 @@ def _max_pool_backward_by_sizes(
     dilation, _, places = rest
     a = Value(ctx.sizes(ctx.val), grad.dtype, lambda at: const(0, compute_type(grad.dtype)))  # only its sizes count
     shape = windows(a, grad.sizes[-2:], window, step, pad, dilation)
-    return _placed_back(ctx, MAX_POOL_BACKWARD, (grad, sizes, channels_last, window, step, pad, *rest), grad, a, places, shape)
+    given = (grad, sizes, channels_last, window, step, pad, *rest)
+    return _placed_back(ctx, MAX_POOL_BACKWARD, given, grad, a, places, shape)
 
 
 _MOST_ASKED = 4

@@ -109,7 +109,7 @@ def is_held(points: Index, reads: int, itemsize: int, exponentials: bool) -> boo
 def held_rows(rows: Index, points: int, itemsize: int) -> tuple[Shape, ...]:
     """For rows that are in registers as a whole: several short ones, or a long one, in a program.
 
-    A short row belongs to one warp, so that nothing is exchanged between warps.  Of a long one, a thread has 64 bytes:
+    Of short rows, a program has few, so that many are in flight.  Of a long one, a thread has 64 bytes:
     with more threads only one program would fit on a multiprocessor, with fewer the registers would not do.
     """
     block = power(points)
@@ -117,7 +117,7 @@ def held_rows(rows: Index, points: int, itemsize: int) -> tuple[Shape, ...]:
         each = 64 // max(itemsize, 2)
         return _distinct(_rows(rows, 1, block, warps_for(block, n)) for n in (each, each // 2, each * 2))
     found = []
-    for wanted in (2048, 1024, 4096):
+    for wanted in (1024, 2048, 4096) if itemsize <= 2 else (2048, 1024, 4096):
         beside = max(1, wanted // block)
         if type(rows) is int:
             while beside > 1 and rows < beside * FILLING:

@@ -13,7 +13,7 @@ from ....ir.products import Convolution, FinishedProduct, Product
 from ....ir.program import Program
 from ....ir.uses import Uses
 from ....schedule.inlining import extents, replaced
-from .operands import Factors, extent, factors
+from .operands import extent, factors
 
 _MOST_COST = 200
 """So many instructions for an element are hidden behind the products of other programs."""

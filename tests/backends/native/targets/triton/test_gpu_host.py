@@ -294,5 +294,6 @@ def test_a_product_is_made_where_its_copy_would_be(made) -> None:
 
     copied = host_of(lambda a, b: (a @ b.t()).view(11, 24, 515))
     assert ", 515, 8)" in copied and "launch0" not in copied
-    for function in (lambda a, b: (a @ b.t()) * 2, lambda a, b: (a @ b.t()).flip(0), lambda a, b: ((c := a @ b.t()), c.sum())):
+    others = lambda a, b: (a @ b.t()) * 2, lambda a, b: (a @ b.t()).flip(0), lambda a, b: ((c := a @ b.t()), c.sum())
+    for function in others:
         assert "launch0" in host_of(function)
