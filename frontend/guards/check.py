@@ -148,6 +148,8 @@ class CompiledGuards:
 
     def why_not(self, frame_locals: dict) -> Failure:
         """The first guard that fails for these locals."""
+        if self.global_state and self._in_another_mode():  # it would see each question
+            return Failure(self._failing_state(frame_locals), about="state", held=3)
         for guard in self.conditions:
             try:
                 value, holds = evaluate(guard, frame_locals)
@@ -162,12 +164,15 @@ class CompiledGuards:
             return Failure(words, about="shape", held=2)
         return Failure(self._failing_state(frame_locals), about="state", held=3)
 
+    def _in_another_mode(self) -> bool:
+        return bool(ti.count_dispatch_modes() or ti.count_function_modes() != len(self.devices))
+
     def _failing_state(self, frame_locals: dict) -> str:
         """What is different of torch itself, or which inputs became one."""
         found: list[str] = []
         if self.global_state:
             found += [] if self.state.check() else map(_setting_in_words, self.state.reason().split())
-            if ti.count_dispatch_modes() or ti.count_function_modes() != len(self.devices):
+            if self._in_another_mode():
                 found.append("a torch mode was entered or left")
             elif self.devices and ti.default_devices() != self.devices:
                 found.append("the default device changed")

@@ -242,7 +242,21 @@ def hash_(tr: Tracer, value: Value) -> Value:
         return tr.fold(hash, [value.const(tr)], {})
     if isinstance(value, TensorValue):
         return id_(tr, value)  # which is what a tensor's hash is
+    if isinstance(value, SymValue):
+        return tr.fold(hash, [value.const(tr)], {})
+    if type(value) is TupleValue and value.pytype() is tuple:
+        return ConstValue(hash(tuple(_Hashed(hash_(tr, item).const(tr)) for item in value.items(tr))))
     raise GraphBreak(breaks.OPERATION, f"hash() of {value.describe()}")
+
+
+class _Hashed:
+    """Stands for an element in the hash of a tuple, which is made of the hashes of its elements."""
+
+    def __init__(self, found: int) -> None:
+        self.found = found
+
+    def __hash__(self) -> int:
+        return self.found
 
 
 @handles(repr)

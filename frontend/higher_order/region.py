@@ -255,7 +255,16 @@ def node_of(tr: Tracer, module: GraphModule, name: str) -> Node:
 
 def run_operator(tr: Tracer, target: Callable, args: tuple, fakes: tuple) -> list[Value]:
     """Record a call of ``target``, which runs regions and returns a flat tuple; its results."""
-    results = tr.propagate("call_function", target, list(fakes), {})
+    try:
+        results = tr.propagate("call_function", target, list(fakes), {})
+    except GraphBreak as broke:
+        if not isinstance(broke.cause, AssertionError) or not any(isinstance(fake, torch.SymInt) for fake in fakes):
+            raise
+        # torch's decompositions take no symbol beside a tensor of a transform
+        numbers = {index: int(fake) for index, fake in enumerate(fakes) if isinstance(fake, torch.SymInt)}
+        fakes = tuple(numbers.get(index, fake) for index, fake in enumerate(fakes))
+        args = tuple(numbers.get(index, arg) for index, arg in enumerate(args))
+        results = tr.propagate("call_function", target, list(fakes), {})
     node = tr.create_node("call_function", target, args, {})
     node.meta["example_value"] = results
     tr.op_count += 1

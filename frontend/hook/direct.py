@@ -64,6 +64,8 @@ def _only_entry(session: Session, function: types.FunctionType) -> Captured | No
 
 def _may_call(value: Any) -> bool:
     """Whether it is a function of the program's, which the hook would ask about."""
+    if not isinstance(value, (types.FunctionType, types.MethodType)):  # others may compute their attributes
+        return False
     code = getattr(value, "__code__", None)
     return isinstance(code, types.CodeType) and not (
         is_own(code.co_filename) or code.co_filename.startswith("<torchmux")

@@ -17,12 +17,14 @@ except ValueError as error:
     # Some versions name the value that was not found, the others say "x".
     _INDEX_NAMES_VALUE = str(error).startswith("None")
 
+_PLAIN = (str, int, bytes, float, bool, complex)
+
 
 def is_or_equals(a, b):
-    """Whether an item matches, as in C code. Equal texts and integers match, and whether they are one object is unknown
-    to a trace, so it is not asked."""
-    if type(a) in (str, int, bytes) and type(b) in (str, int, bytes):
-        return a == b
+    """Whether an item matches, as in C code. Equal texts and numbers match, and whether they are one object is unknown
+    to a trace, so it is asked of unequal ones only: nan."""
+    if type(a) in _PLAIN and type(b) in _PLAIN:
+        return a == b or a is b
     return a is b or a == b
 
 
@@ -114,8 +116,7 @@ def first_difference(a, b):
     """The first index at which two sequences differ: the length of the shorter one if they do not."""
     index = 0
     while index < len(a) and index < len(b):
-        x, y = a[index], b[index]
-        if not (x is y or x == y):
+        if not is_or_equals(a[index], b[index]):
             return index
         index += 1
     return index

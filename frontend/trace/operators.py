@@ -168,13 +168,13 @@ class Operators(Tracer):
         if symbol == "*":
             is_left = isinstance(left, SequenceValue) or left.pytype() in (str, bytes)
             sequence, count = (left, right) if is_left else (right, left)
+            is_text = isinstance(sequence, ConstValue) and sequence.pytype() in (str, bytes)
             if isinstance(count, ObjectValue):
                 if self.special_method(count, "__rmul__" if is_left else "__mul__") is not None:
                     return None
-                is_text = isinstance(sequence, ConstValue) and sequence.pytype() in (str, bytes)
                 count = self.as_index(count) if is_text or isinstance(sequence, SequenceValue) else count
-                if is_text and count.is_const():
-                    return self.fold(operator.mul, [sequence.const(self), count.const(self)], {})
+            if is_text and issubclass(count.pytype(), int):
+                return self.fold(operator.mul, [sequence.const(self), count.const(self)], {})
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
                 items = _repeated(sequence.items(self), count.const(self))
                 if isinstance(sequence, ListValue):

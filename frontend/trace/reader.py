@@ -27,6 +27,7 @@ from ..guards.kinds.classes import ClassFinds, ClassMethodIs, DerivesAsBefore, I
 from ..guards.kinds.containers import RawLength
 from ..guards.kinds.equality import BuiltinPartEquals
 from ..guards.kinds.functions import FunctionGives, MethodNameIs
+from ..guards.kinds.guard import short
 from ..guards.kinds.modules import NoGlobalHooks
 from ..guards.kinds.objects import AttributeIs, NoAttribute
 from ..guards.sources import Attr, Cell, Const, RawItem, Source
@@ -501,10 +502,9 @@ class Reader(Namespaces):
         """A function of ours or a builtin one goes on giving this result for a class, a function or a module."""
         cls = obj if isinstance(obj, type) else type(obj)
         if isinstance(obj, types.ModuleType) or not classify.is_settled(str(cls.__module__)):
-            name = getattr(obj, "__qualname__", type(obj).__name__)
-            self.guards.add(FunctionGives(Const(obj, name), function, result, what))
+            self.guards.add(FunctionGives(Const(obj, short(obj)), function, result, what))
 
-    def is_settled_class(self, cls: type) -> bool:
+    def is_settled_class(self, cls: type | types.FunctionType) -> bool:
         return classify.is_settled(str(cls.__module__))
 
     def guard_bases(self, cls: type) -> None:

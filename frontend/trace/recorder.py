@@ -213,9 +213,10 @@ class GraphRecorder(SymbolicNumbers):
         try:
             result = self.propagate(kind, target, fake_args, fake_kwargs)
         except GraphBreak as broke:
-            if not isinstance(broke.cause, TypeError) or not any(map(_is_symbolic_bool, (*args, *kwargs.values()))):
+            refused = isinstance(broke.cause, (TypeError, AssertionError))
+            if not refused or not any(isinstance(each, SymValue) for each in (*args, *kwargs.values())):
                 raise
-            # a switch such as keepdim=, which takes no symbol; few branches of a program depend on it
+            # a switch such as keepdim=, which takes no symbol, or a number within a transform
             decided = {name: self._decided(value) for name, value in kwargs.items()}
             return self.emit(kind, target, [*map(self._decided, args)], decided)
         if self.whole_subclasses:
@@ -278,7 +279,7 @@ class GraphRecorder(SymbolicNumbers):
             raise GraphBreak(breaks.OPERATION, f"a NumPy number as an argument of {name}, which looks at its class")
 
     def _decided(self, value: Value) -> Value:
-        return ConstValue(value.truth(self)) if _is_symbolic_bool(value) else value
+        return ConstValue(value.const(self)) if isinstance(value, SymValue) else value
 
     def _exponent(self, base: Value, exponent: Value) -> Value:
         """A constant where autograd compares the exponent with zero, which it cannot do with a symbolic integer."""
@@ -317,12 +318,13 @@ class GraphRecorder(SymbolicNumbers):
 
     @contextlib.contextmanager
     def recording_main(self) -> Iterator[None]:
-        """While this lasts, nodes go into the main graph, though a region is open."""
-        kept, self.graph, self.region = (self.graph, self.region), self.main, None
+        """While this lasts, nodes go into the main graph, though a region is open, and into its grad mode."""
+        kept = self.graph, self.region, self.grad_enabled
+        self.graph, self.region, self.grad_enabled = self.main, None, self.graph_grad
         try:
             yield
         finally:
-            self.graph, self.region = kept
+            self.graph, self.region, self.grad_enabled = kept
 
     def propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
         try:
@@ -421,10 +423,6 @@ class GraphRecorder(SymbolicNumbers):
         module = torch.fx.GraphModule(dict(self.modules), self.graph)
         module.graph.lint()
         return module
-
-
-def _is_symbolic_bool(value: Value) -> bool:
-    return isinstance(value, SymValue) and value.pytype() is bool
 
 
 def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:

@@ -313,8 +313,8 @@ class Reading(Protocol):
     def guard_text(self, obj: Any, function: Callable, result: Any, what: str) -> None:
         """Guard what a function gives for a class, a function or a module; ``what`` says it in words."""
 
-    def is_settled_class(self, cls: type) -> bool:
-        """Whether nobody changes a class: it is the library's own."""
+    def is_settled_class(self, cls: type | types.FunctionType) -> bool:
+        """Whether nobody changes a class or function: it is the library's own."""
 
     def guard_bases(self, cls: type) -> None:
         """Guard which classes a class derives from."""

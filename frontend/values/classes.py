@@ -14,8 +14,8 @@ import torch
 
 from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.kinds.classes import HasSubclasses
-from ..guards.kinds.objects import Is, NoAttribute
-from ..guards.sources import Attr, Const, Referent, Source
+from ..guards.kinds.objects import Is, NoAttribute, NotInDict
+from ..guards.sources import Attr, Const, Global, Referent, Source
 from ..trace.enumerations import ask_class
 from .base import MISSING, GraphValue, Raised, Value
 from .builtin_methods import BuiltinMethodValue
@@ -407,8 +407,15 @@ class PythonModuleValue(RealValue):
         if written is not None:
             return written
         if name in namespace:
-            source = Attr(Const(module, module.__name__), name)
+            source: Source = Attr(Const(module, module.__name__), name)
+            if "__getattr__" in namespace:  # a check must not ask it when the name is gone
+                source = Global(namespace, name)
             return tr.wrap_global(namespace[name], source)
+        maker = namespace.get("__getattr__")
+        if isinstance(maker, types.FunctionType) and not hasattr(type(module), name):
+            if not tr.is_settled_class(maker):  # code of the program, which may do anything
+                tr.guards.add(NotInDict(Const(namespace, f"globals of {module.__name__}"), name))
+                return self.getattr(tr, "__getattr__").call(tr, [ConstValue(name)], {})
         try:
             return tr.wrap(getattr(module, name), Attr(Const(module, module.__name__), name))
         except AttributeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,6 +63,8 @@ def always_checked(self: Guard, objects: StableObjects, value: Any) -> bool:
 
 
 def short(obj: Any) -> str:
-    """The name of an object, or its shortened ``repr``."""
+    """The name of an object, or its shortened ``repr``; a module may compute what it is asked for."""
+    if isinstance(obj, types.ModuleType):
+        return f"module {obj.__dict__.get('__name__')}"[:80]
     name = getattr(obj, "__qualname__", None) or repr(obj)
     return str(name)[:80]

@@ -552,3 +552,28 @@ def test_which_gradients_are_needed_is_asked_outside_of_a_graph():
             results += [out, *(each.grad for each in inputs)]
         assert all(a is b is None or torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     assert not any("needs_input_grad" in each.reason for each in torchmux.report(compiled).breaks)
+
+
+class Limited(Function):
+    """Its backward pass reads a number of the program that its forward pass does not."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-LIMIT["of gradients"], LIMIT["of gradients"])
+
+
+LIMIT = {"of gradients": 1.0}
+
+
+def test_a_backward_reads_a_number_that_changes(backend, monkeypatch):
+    compiled = torchmux.compile(lambda x: Limited.apply(x * 1.3) * 3, backend=backend)
+    for limit in (1.0, 0.5, 0.25):
+        monkeypatch.setitem(LIMIT, "of gradients", limit)
+        x = vector().detach().requires_grad_()
+        compiled(x).sum().backward()
+        assert torch.equal(x.grad, torch.full_like(x, limit) * 1.3)
+    assert not broke(compiled)

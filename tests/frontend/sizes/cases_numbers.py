@@ -312,3 +312,18 @@ def float_without_a_numerator(x, k):
 def comparison_as_a_number(x):
     full = x.shape[0] > 2
     return x + 1, full.real, full.numerator
+
+
+@case(numbers(2, 3, 5), compiles=3)
+def times_a_text_is_repeated(x, n):
+    return x * n, "ab" * n, n * b"c"
+
+
+@case(numbers(2, 3, 5), compiles=3)
+def integer_within_vmap(x, n):
+    return torch.func.vmap(lambda row: row * 2.0 + n)(x)
+
+
+@case(numbers(2, 3, 5))
+def integer_in_tuples_that_are_compared(x, n):
+    return x * n, (n, 1) < (n, 2), [n] >= [n], (n, "a") == (n, "a")
