@@ -97,7 +97,7 @@ class Cpu(Target):
         """Whether the images are worth more than the weight, which the library then reorders in each call."""
         if images.dtype is not torch.float32:
             return None
-        if transposed:  # which the library computes at a half to nine tenths of the time, if channels are neighbours
+        if transposed:  # which the library computes at a half to nine tenths of the time, if channels lie side by side
             return "channels last" if weight.numel <= 2 * images.numel else None  # type: ignore[operator]
         _, channels, height, width = weight.sizes
         if channels < FEW_CHANNELS:  # type: ignore[operator]

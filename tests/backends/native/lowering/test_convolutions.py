@@ -184,7 +184,7 @@ def test_one_number_for_all_dimensions(groups: int, capture) -> None:
     torch.testing.assert_close(found, function(x, w), rtol=1e-4, atol=1e-4)
 
 
-def test_transposed_convolutions_with_neighbouring_channels(check) -> None:
+def test_transposed_convolutions_in_channels_last(check) -> None:
     """The library gets images in channels last, and the result has eager's strides; large weights stay as they are."""
 
     def f(x, first, second, bias):
