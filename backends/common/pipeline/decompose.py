@@ -32,7 +32,7 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink}
+    own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink, _RRELU: _rrelu}
     found = {**kept, **_slopes(kept), **of_each(), **own, **_losses(kept), **_contiguous(kept), **_dropped(kept)}
     return {**found, **_ordered(found)}
 
@@ -191,6 +191,14 @@ def _hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
 
 def _hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
     return torch.where(x <= -3, 0.0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
+
+
+_RRELU = torch.ops.aten.rrelu_with_noise_functional.default
+
+
+def _rrelu(x: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool = False, generator: Any = None) -> Any:
+    """Without training there is nothing random; the kernel's result has no gaps."""
+    return NotImplemented if training else (torch.ops.aten.leaky_relu(x.contiguous(), (lower + upper) / 2), noise)
 
 
 _ON_A_CPU: Mapping[Any, Callable[..., Tensor]] = {

@@ -45,7 +45,7 @@ class Forms(Protocol):
         """Whether tensors that are joined are chosen from where the whole is read, and not written side by side."""
 
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int]
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
     ) -> Literal["usual", "channels last"] | None:
         """In which order of dimensions a convolution should read and write images; None: as they come.
 

@@ -147,11 +147,11 @@ def _order(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> 
     transposed, groups = settings[3], settings[5]
     if _is_traced_so(ctx, 0) and not transposed and ctx.program.forms.trains_in_channels_last(ctx.val):
         return "channels last"
-    if not ctx.program.lays_out_images or transposed or groups != 1 or x.rank != 4:
+    if not ctx.program.lays_out_images or groups != 1 or x.rank != 4:
         return None
     if any(type(s) is not int for s in (*x.sizes, *ctx.sizes())):
         return None
-    return ctx.program.forms.order_of_images(x, weight, settings[0])
+    return ctx.program.forms.order_of_images(x, weight, settings[0], transposed)
 
 
 def _is_traced_so(ctx: Context, position: int) -> bool:

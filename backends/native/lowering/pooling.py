@@ -17,11 +17,74 @@ from ...common.max_pooling import MAX_POOL_BACKWARD
 from ..ir import index, operations as ops
 from ..ir.expressions import Node, compute_type
 from ..ir.index import Index
+from ..ir.layout import channels_last, image_layout
 from ..ir.operations import binary, compare, const, masked, where
 from ..ir.values import Value
 from . import calls
 from .registry import Context, aten, lowers
 from .windows import FLOATS, MOST_TAPS, Window, held, in_pieces, is_plain, layout, leading_to, overlap, taps, windows
+
+# --- large windows ----------------------------------------------------------------------------------------------------
+
+_LEAST_TAPS = 16
+"""Windows of fewer elements are read at once."""
+Finish = Callable[[Node, Any], Node]
+
+
+def _is_worth_passes(shape: Sequence[Window]) -> bool:
+    """Whether windows are large, share elements, and are no longer in any dimension than what is written out."""
+    several = sum(w.size > 1 for w in shape) > 1
+    shared = all(w.size > w.step for w in shape if w.size > 1)
+    return several and shared and len(taps(shape)) > _LEAST_TAPS and all(w.size <= MOST_TAPS for w in shape)
+
+
+def _in_passes(
+    ctx: Context,
+    a: Value,
+    shape: Sequence[Window],
+    join: str,
+    none: Node,
+    fake: Any,
+    dtype: torch.dtype,
+    finish: Finish | None = None,
+) -> Value:
+    """What ``join`` makes of each window, one dimension after the other: as many reads as the sizes add up to.
+
+    Passes before the last one store ``dtype``; ``finish`` makes the result from what that one has joined.
+    """
+    is_image = image_layout(a) is not None
+    passes = [(a.rank - len(shape) + d, w) for d, w in reversed(list(enumerate(shape))) if w.size > 1]
+    found = a
+    for nth, (dim, w) in enumerate(passes):
+        ctx.keep(found)
+        sizes = (*found.sizes[:dim], w.count, *found.sizes[dim + 1 :])
+        if nth == len(passes) - 1:
+            strides = layout(ctx, a, fake)
+            return in_pieces(
+                ctx, sizes, fake.dtype, strides, _only(w, dim, sizes), _joined(found, w, dim, join, none, finish)
+            )
+        strides = channels_last(sizes) if is_image else index.contiguous_strides(sizes)
+        element = _joined(found, w, dim, join, none, None)
+        found = in_pieces(ctx, sizes, dtype, strides, _only(w, dim, sizes), element)
+    raise AssertionError("windows of one element have no passes")
+
+
+def _only(w: Window, dim: int, sizes: Sequence[Index]) -> list[tuple[int, Index]]:
+    """The interiors of the dimensions from ``dim`` on, where only this one has windows."""
+    return [w.interior, *((0, size) for size in sizes[dim + 1 :])]
+
+
+def _joined(a: Value, w: Window, dim: int, join: str, none: Node, finish: Finish | None) -> Any:
+    def element(at: Any, inside: Sequence[bool]) -> Node:
+        total = none
+        for tap in range(w.size):
+            place, condition = held([w], [at[dim]], [tap], inside[:1])
+            part = masked(condition, ops.cast(a.at((*at[:dim], *place, *at[dim + 1 :])), none.dtype), none)
+            total = binary(join, total, part)
+        return total if finish is None else finish(total, at)
+
+    return element
+
 
 # --- extrema ----------------------------------------------------------------------------------------------------------
 
@@ -37,6 +100,9 @@ def _apart(distance: Index) -> Node:
 
 def _largest(ctx: Context, op: Any, args: Any, a: Value, shape: Sequence[Window] | None) -> Any:
     _taps = taps(shape or ())
+    if shape is not None and is_plain(a, shape) and not _uses_places(ctx) and _is_worth_passes(shape):
+        largest = _in_passes(ctx, a, shape, "maximum", const(-math.inf, a.dtype), ctx.val[0], a.dtype)
+        return largest, Value(largest.sizes, torch.int64, lambda at: const(0, torch.int64))
     if not is_plain(a, shape) or len(_taps) > MOST_TAPS:
         return calls.call(ctx, op, args, {})
     assert shape is not None
@@ -222,6 +288,14 @@ def _average(
     assert shape is not None
     rank, dtype = len(shape), compute_type(a.dtype)
     sizes, strides = ctx.sizes(), layout(ctx, a, ctx.val)
+    if _is_worth_passes(shape):
+
+        def finish(total: Node, at: Any) -> Node:
+            count = _count(shape, at[-rank:], [w.all_inside for w in shape], pads, dtype)
+            count = count if divisor is None else const(divisor, dtype)
+            return ops.cast(binary("div", total, count), a.dtype)
+
+        return _in_passes(ctx, a, shape, "add", const(0, dtype), ctx.val, dtype, finish)
     if len(taps(shape)) > MOST_TAPS:
         if not all(w.all_inside for w in shape):
             return calls.call(ctx, op, args, {})

@@ -110,7 +110,7 @@ class Target(ABC, Forms):
         return False
 
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int]
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
     ) -> Literal["usual", "channels last"] | None:
         return None
 

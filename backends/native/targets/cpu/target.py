@@ -92,11 +92,13 @@ class Cpu(Target):
         return tuple(reversed(strides))
 
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int]
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
     ) -> Literal["usual", "channels last"] | None:
         """Whether the images are worth more than the weight, which the library then reorders in each call."""
         if images.dtype is not torch.float32:
             return None
+        if transposed:  # which the library computes at a half to nine tenths of the time, if channels lie side by side
+            return "channels last" if weight.numel <= 2 * images.numel else None  # type: ignore[operator]
         _, channels, height, width = weight.sizes
         if channels < FEW_CHANNELS:  # type: ignore[operator]
             pixels = math.prod((images.sizes[0], *images.sizes[2:]))

@@ -106,9 +106,11 @@ def _guards(mode: Any) -> list[str]:
 
 
 class _Standalone(Cpu):
-    def order_of_images(self, images: Value, weight: Value, stride: Sequence[int]) -> Literal["usual"]:
+    def order_of_images(
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
+    ) -> Literal["usual"] | None:
         """Products in tiles want channels apart."""
-        return "usual"
+        return None if transposed else "usual"
 
 
 def _printed(gm: GraphModule, name: str, inputs: Sequence[str], held: Callable[[Tensor], str]) -> str:

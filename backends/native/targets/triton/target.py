@@ -93,10 +93,10 @@ class Triton(Target):
         return True
 
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int]
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
     ) -> Literal["usual", "channels last"] | None:
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
-        return "channels last" if _by_tensor_cores(images.dtype) else None
+        return "channels last" if not transposed and _by_tensor_cores(images.dtype) else None
 
     def select(self, program: Program, options: NativeOptions) -> None:
         if options.matmul == "measured" and options.fusion and options.epilogue_fusion:

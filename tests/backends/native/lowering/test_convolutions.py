@@ -182,3 +182,14 @@ def test_one_number_for_all_dimensions(groups: int, capture) -> None:
     x, w = torch.randn(2, 6, 9, 9), torch.randn(6, 6 // groups, 3, 3)
     (found,) = capture(function, x, w).compile("native")(x, w)
     torch.testing.assert_close(found, function(x, w), rtol=1e-4, atol=1e-4)
+
+
+def test_transposed_convolutions_in_channels_last(check) -> None:
+    """The library gets images in channels last, and the result has eager's strides; large weights stay as they are."""
+
+    def f(x, first, second, bias):
+        large = F.conv_transpose2d(F.relu(x), first, bias, 2, 1, 1, dilation=2)
+        return large, F.conv_transpose2d(large * 2, second, None, 2).mean((2, 3))
+
+    check(f, torch.randn(2, 6, 9, 8), torch.randn(6, 8, 3, 3), torch.randn(8, 5, 2, 2), torch.randn(8))
+    check(f, torch.randn(1, 6, 2, 2), torch.randn(6, 8, 3, 3), torch.randn(8, 5, 2, 2), torch.randn(8))

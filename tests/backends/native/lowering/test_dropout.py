@@ -43,3 +43,18 @@ def test_only_the_mask_is_torchs() -> None:
     x = torch.randn(40, 50, requires_grad=True)
     compiled(x, x).sum().backward()
     assert {call.library for call in torchmux.report(compiled).library_calls} == {"aten.bernoulli_.float"}
+
+
+def test_rectifiers_that_could_be_random(check) -> None:
+    """Without training their slope is known: nothing is drawn, and torch is not called."""
+    x = torch.randn(4, 5)
+    x[0, 0] = float("nan")
+    before = torch.get_rng_state()
+    assert not check(lambda x: F.rrelu(x, 0.1, 0.5), x).library_calls
+    assert torch.equal(torch.get_rng_state(), before)
+    gradients = []
+    for f in (F.rrelu, torchmux.compile(F.rrelu, backend="native", strict=True)):
+        leaf = x.t().clone().requires_grad_()
+        f(leaf, 0.1, 0.5).backward(torch.ones(5, 4))
+        gradients.append(leaf.grad)
+    torch.testing.assert_close(*gradients, equal_nan=True, rtol=0, atol=0)

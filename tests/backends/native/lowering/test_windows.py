@@ -216,3 +216,23 @@ def test_gradients_of_overlapping_windows(
     assert y.grad is not None
     assert x.grad.stride() == y.grad.stride()
     assert not torchmux.report(compiled).library_calls
+
+
+LARGE: dict[str, Callable[[Tensor], Tensor]] = {
+    "largest": lambda x: F.max_pool2d(x, 15, 1, 7),
+    "dilated": lambda x: F.max_pool2d(x, (7, 3), 1, (3, 1), dilation=2),
+    "rounded up": lambda x: F.max_pool2d(x, 5, 3, 2, ceil_mode=True),
+    "in three dimensions": lambda x: F.max_pool3d(x[None], (3, 5, 5), 1, (1, 2, 2)),
+    "averages without padding": lambda x: F.avg_pool2d(x, 9, 1, 4, count_include_pad=False),
+    "averages, rounded up": lambda x: F.avg_pool2d(x, (7, 5), 3, (3, 1), ceil_mode=True),
+    "another divisor": lambda x: F.avg_pool2d(x, 6, 2, divisor_override=7),
+}
+
+
+@pytest.mark.parametrize("which", LARGE)
+def test_large_windows(check: Any, which: str) -> None:
+    """One dimension after the other, in both layouts; torch is not called."""
+    for dtype, layout in ((torch.float32, torch.contiguous_format), (torch.bfloat16, torch.channels_last)):
+        image = torch.randn(2, 4, 23, 30).to(dtype).to(memory_format=layout)
+        image[0, 0, 3, 4], image[0, 1, 3, 4], image[1, 1] = float("nan"), float("inf"), float("-inf")
+        assert not check(LARGE[which], image).library_calls
