@@ -70,8 +70,8 @@ def signs_saved(split: Split) -> Split:
             value = result.meta["val"]
             if value.device.type not in SIGNS or result.target is not torch.ops.aten.relu.default or threshold != 0:
                 continue
-            if [user for user in result.users if user in behind] != [node]:
-                continue
+            if "recompute" in result.meta or [user for user in result.users if user in behind] != [node]:
+                continue  # the program says what is saved, or something else needs the result
             with joint.graph.inserting_before(node), value.fake_mode:
                 stopped = joint.graph.call_function(torch.ops.aten.le.Scalar, (result, 0))
                 stopped.meta = {"val": torch.ops.aten.le.Scalar(value, 0), "recompute": CheckpointPolicy.MUST_SAVE}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 
 import torchmux
 from torchmux.backends.common.pipeline import aliasing, aot, saved
@@ -176,9 +177,13 @@ def test_signs_are_saved_of_relu(monkeypatch: pytest.MonkeyPatch) -> None:
     def numbers(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return F.relu(x) @ w
 
+    def checkpointed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.utils.checkpoint.checkpoint(signs, x, w, use_reentrant=False)
+
     x = torch.randn(6, 8)
     x[:, 0] = torch.nan
     assert torch.bool in [t.dtype for t in _saved_of(signs, x.requires_grad_(), torch.rand(8, requires_grad=True))]
+    assert torch.bool not in [t.dtype for t in _saved_of(checkpointed, x, torch.rand(8, requires_grad=True))]
     learned = torch.randn(8, 3, requires_grad=True)
     assert [t.dtype for t in _saved_of(numbers, x, learned)] == [torch.float32] * 2
 
