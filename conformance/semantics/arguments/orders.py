@@ -22,7 +22,8 @@ def _functions(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         x * y.contiguous(), y.contiguous() * x, x - 1, x / y, torch.atan2(x, y), torch.lerp(x, y, 0.3),
         torch.addcmul(x, y, y), x.clamp(-1, 1), x.clamp_min(0.0), x.masked_fill(x > 0, 1.0), x.nan_to_num(),
         x.double(), x.half(), x.long(), torch.copysign(x, y), x.remainder(0.7), F.gelu(x.abs()), F.softplus(x),
-        F.relu(x), F.leaky_relu(x), F.hardtanh(x), F.elu(x), F.logsigmoid(x), F.threshold(x, 0.1, 2.0), x.sigmoid(), x.erf(),
+        F.relu(x), F.leaky_relu(x), F.hardtanh(x), F.elu(x), F.logsigmoid(x), F.threshold(x, 0.1, 2.0), x.sigmoid(),
+        x.erf(),
     ]  # fmt: skip
 
 
