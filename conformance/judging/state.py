@@ -126,7 +126,7 @@ def _numbers() -> tuple[Any, ...]:
 
 _TO_PRINT = torch.arange(24)
 _PLAIN = torch.tensor([0.5, 1.5])
-_KINDS = (
+_KINDS: tuple[Any, ...] = (
     numbers.Number, numbers.Complex, numbers.Real, collections.abc.Sequence, collections.abc.Mapping,
     collections.abc.Set, collections.abc.Callable, collections.abc.Iterator,
 )  # fmt: skip

@@ -22,6 +22,9 @@ process = Faults("process")
 
 _Condition = Callable[..., Any]
 
+_OF_ANOTHER_FORM = (TypeError, AttributeError, IndexError, ValueError, KeyError, RuntimeError)
+"""What a condition raises for arguments that it is not about."""
+
 _FUNCTIONS = "semantics/orders/of_functions"
 _INTEGERS = "semantics/orders/of_integers"
 _LAYERS = "semantics/joins/layers_and_what_follows"
@@ -51,7 +54,7 @@ def _holds(condition: _Condition, *args: Any, **named: Any) -> bool:
     """Whether the arguments are of the form that the condition is about, and it holds."""
     try:
         return bool(condition(*args, **named))
-    except (TypeError, AttributeError, IndexError, ValueError, KeyError, RuntimeError):
+    except _OF_ANOTHER_FORM:
         return False
 
 
@@ -107,10 +110,10 @@ class _Joined(Interpreter):
         if not sources:
             return result
         args, named = self.fetch_args_kwargs_from_env(node)
-        changed: list[Any] = []
-        if _holds(lambda: changed.append(self._change(result, self._seen[sources[0]], args, named)) or True):
-            return changed[0]
-        return result
+        try:
+            return self._change(result, self._seen[sources[0]], args, named)
+        except _OF_ANOTHER_FORM:
+            return result
 
 
 def _behind(case: str, name: str, text: str, first: str, second: str, change: _Condition) -> None:
