@@ -318,6 +318,32 @@ def another_thread(trial: Trial) -> Any:
     return work(0), *_at_once(work, 1), torch.is_grad_enabled()
 
 
+@_threads("training")
+def subnormal_numbers(trial: Trial) -> Any:
+    """Whichever thread computes, subnormal numbers are numbers: in threads of the program, in several threads of torch,
+    in backward passes, and in what eager computes afterwards."""
+    compiled, before = trial.compile(lambda x, y: (x * 0.5, x + y, (x * y.exp()).cumsum(-1))), torch.get_num_threads()
+    large = trial.given(torch.full((4, 1 << 16), 3e-39))
+    eager = large[:1].clone()
+
+    def work(place: int) -> Any:
+        x = trial.given(torch.linspace(-9e-39, 9e-39, 33 + place)).requires_grad_()
+        results = compiled(x, x.detach())
+        (results[0] * 3e-39).sum().backward()
+        return [r.detach() for r in results], x.grad, (eager[0, :3] * 0.5).tolist()
+
+    found = [work(0), *_at_once(work, 2)]
+    try:
+        for number in (1, 4):
+            torch.set_num_threads(number)
+            with torch.no_grad():
+                found.append([r.amin() for r in compiled(large, large)])
+                found.append((large * 0.25).amin())
+    finally:
+        torch.set_num_threads(before)
+    return found
+
+
 @_threads()
 def numbers_of_threads(trial: Trial) -> Any:
     """Results are right with one, two and four threads of torch, in any order, and the number stays what it was."""

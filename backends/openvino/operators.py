@@ -65,6 +65,10 @@ _SUMS = frozenset(
 _aten = torch.ops.aten
 _PLUS = frozenset((_aten.add.Tensor, _aten.add.Scalar))
 _REVERSED = frozenset((_aten.rsub.Tensor, _aten.rsub.Scalar))
+_PRODUCTS = frozenset((_aten.mul.Tensor, _aten.mul.Scalar))
+_BEHIND_A_SCALE = frozenset(
+    (_aten.neg.default, _aten.t.default, _aten.permute.default, _aten.transpose.int, _aten.alias.default)
+)
 _FILLED = {_aten.full: 1, _aten.full_like: 1, _aten.new_full: 2, _aten.scalar_tensor: 0}
 """Operators that fill a tensor with a number, and where it stands."""
 
@@ -152,6 +156,8 @@ def _refused_untried(node: Node) -> str:
         return _FEW_DIGITS[op]
     if _adds_a_number(node) and any(_adds_a_number(n) and len(n.users) == 1 for n in node.all_input_nodes):
         return "OpenVINO merges two successive additions of numbers, where torch rounds in between"
+    if _scales(node) and any(_is_scaled(n) for n in node.all_input_nodes):
+        return "OpenVINO merges two successive products with numbers, of which the first may be infinite or zero"
     if _adds_a_number(node) and op not in _PLUS and _number(node.args[op in _REVERSED]) == 0:
         return "OpenVINO takes zero less a number for its opposite, also where it is zero"
     if op in _TRUTHS and node.all_input_nodes[0].meta["val"].is_floating_point():
@@ -195,6 +201,29 @@ def _adds_a_number(node: Any) -> bool:
     ):
         return False
     return any(_number(value) is not None for value in node.args[:2])
+
+
+def _is_known(value: Any) -> bool:
+    """Whether it is a number of the program, or a tensor that does not depend on inputs."""
+    return _number(value) is not None or (isinstance(value, Node) and value.op == "get_attr")
+
+
+def _scales(node: Node) -> bool:
+    """Whether ``node`` multiplies floats with what is known before a call."""
+    is_product = node.op == "call_function" and node.target in _PRODUCTS
+    return is_product and node.meta["val"].is_floating_point() and any(map(_is_known, node.args[:2]))
+
+
+def _is_scaled(node: Node) -> bool:
+    """Whether ``node`` is such a product, or one with another sign or order, or to which a number is added."""
+    while len(node.users) == 1 and not _scales(node):
+        if not (_adds_a_number(node) or node.target in _BEHIND_A_SCALE):
+            return False
+        inner = [n for n in node.all_input_nodes if not _is_known(n)]
+        if not inner:
+            return False
+        node = inner[0]
+    return len(node.users) == 1
 
 
 def _number(value: Any) -> float | None:

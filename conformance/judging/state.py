@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections.abc
 import contextlib
 import copyreg
 import decimal
@@ -13,6 +14,7 @@ import locale
 import logging
 import multiprocessing
 import multiprocessing.spawn
+import numbers
 import operator
 import os
 import signal
@@ -123,6 +125,16 @@ def _numbers() -> tuple[Any, ...]:
 
 
 _TO_PRINT = torch.arange(24)
+_PLAIN = torch.tensor([0.5, 1.5])
+_KINDS: tuple[Any, ...] = (
+    numbers.Number, numbers.Complex, numbers.Real, collections.abc.Sequence, collections.abc.Mapping,
+    collections.abc.Set, collections.abc.Callable, collections.abc.Iterator,
+)  # fmt: skip
+
+
+def _what_tensors_are() -> list[bool]:
+    """Which of Python's abstract classes tensors, modules and sizes count as."""
+    return [issubclass(each, kind) for kind in _KINDS for each in (torch.Tensor, torch.nn.Module, torch.Size)]
 
 
 def _filters() -> list[Any]:
@@ -337,16 +349,20 @@ _READERS: dict[str, Callable[[], Any]] = {
     "NumPy's settings": _of_numpy,
     "standing of the process": process.standing,
     "scheduling": process.scheduling,
+    "priority of input and output": process.io_priority,
     "processor affinity": lambda: os.sched_getaffinity(0),
     "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
     "limits of resources": process.limits,
     "file mode mask": lambda: process.status("Umask"),
     "modes that see operators": lambda: (count_function_modes(), count_dispatch_modes()),
-    "how tensors are printed": lambda: str([torch.tensor([1 / 3, 1e-9, 1e5], dtype=torch.float64), _TO_PRINT]),
+    "how tensors are printed": lambda: str([torch.tensor([1 / 3, 1e-9, 1e5], dtype=torch.float64), _TO_PRINT, _PLAIN]),
     "how long numbers may be as text": sys.get_int_max_str_digits,
     "stack size of threads": threading.stack_size,
     "start of processes": lambda: multiprocessing.get_start_method(allow_none=True) or _FIRST_START,
     "child processes": lambda: process.children(declared_processes),
+    "name of the main thread": lambda: threading.main_thread().name,
+    "what tensors are to Python": _what_tensors_are,
+    "where modules are kept compiled": lambda: [sys.pycache_prefix],
     "threads of Python": lambda: {
         thread for thread in threading.enumerate() if not thread.daemon and thread not in _threads_queues
     },

@@ -63,6 +63,7 @@ from .circumstances import (
     sizes,
     slopes,
     surroundings as around,
+    unusual,
     values,
 )
 from .kit import Fault
@@ -77,7 +78,8 @@ _KINDS = (
     algebra.arguments, algebra.numerics, programs.process, programs.state, programs.training,
     rare.numerics, rare.arguments, rare.layout, slopes.faults, values.numerics, values.arguments, values.edges,
     attributes.numerics, attributes.arguments, of_process.state, of_process.process, keys.faults, calls.keys,
-    calls.turns, calls.state, calls.process, calls.training, calls.honesty, calls.numerics,
+    calls.turns, calls.state, calls.process, calls.training, calls.honesty, calls.numerics, unusual.layout,
+    unusual.numerics, unusual.arguments, unusual.simplifications, unusual.training, unusual.process,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

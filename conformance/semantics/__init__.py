@@ -34,16 +34,18 @@ from .arguments import (
     everywhere,
     functions,
     identities,
+    orders,
     rare,
     reductions,
     selections,
     slopes,
     smallest,
+    unusual,
     values,
     widths,
     windows,
 )
-from .programs import derivatives, keys, lives, modules
+from .programs import derivatives, joins, keys, lives, modules
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
@@ -52,6 +54,7 @@ SUBJECTS = (
     windows.case, reductions.case, selections.case, functions.case, algebra.case, edges.case, widths.case,
     identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
+    orders.case, joins.case, unusual.case,
 )  # fmt: skip
 
 

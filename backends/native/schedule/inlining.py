@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..ir import index
-from ..ir.expressions import Node, Statement, compute_type, make, rewrite, substitute
+from ..ir.expressions import Node, Statement, make, rewrite, substitute
 from ..ir.index import Index, Var
+from .kernel import as_stored
 
 
 def extents(made: Statement) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
@@ -29,8 +30,7 @@ def replaced(value: Node, made: Statement) -> Node | None:
     found = extents(made)
     assert found is not None
     loops, sizes = found
-    dtype = made.target.dtype
-    rounded = made.value if compute_type(dtype) is dtype else make("round", (made.value,), made.value.dtype, dtype)
+    rounded = as_stored(made.target, made.value)
     simple = True
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:

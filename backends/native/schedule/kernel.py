@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir import index
-from ..ir.expressions import Buffer, Node, Statement, operators_in, substitute
+from ..ir.expressions import Buffer, Node, Statement, compute_type, make, operators_in, substitute
 from ..ir.index import Index, Var
 from ..ir.layout import ONCE_COST, is_short_row, weight
 
@@ -69,6 +69,16 @@ class Kernel:
     @property
     def name(self) -> str:
         return "+".join(str(m.statement.target) for m in self.members)
+
+
+def as_stored(buffer: Buffer, value: Node) -> Node:
+    """What a buffer has for those that read it, of the value that was computed for it: half precision is rounded."""
+    dtype = buffer.dtype
+    if compute_type(dtype) is dtype:
+        return value
+    is_rounded = value.op == "round" and value.attr is dtype
+    is_copied = value.op == "load" and value.attr[0].dtype is dtype
+    return value if is_rounded or is_copied else make("round", (value,), value.dtype, dtype)
 
 
 # --- from one statement -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ..ir import index
 from ..ir.expressions import Buffer, Node, Statement, compute_type, make, rewrite
 from ..ir.index import Index, Var
 from . import tiles
-from .kernel import Kernel, Member, split_loops
+from .kernel import Kernel, Member, as_stored, split_loops
 
 RECOMPUTE_COST = 6
 COLUMNS = 32
@@ -154,16 +154,6 @@ class _Planner:
                 stage = max(stage, self.stage_of[buffer] + (1 if source.statement.reduction else 0))
         return stage
 
-    @staticmethod
-    def _as_stored(buffer: Buffer, value: Node) -> Node:
-        """What a buffer of the kernel has for those that read it, of the value that was computed for it."""
-        dtype = buffer.dtype
-        if compute_type(dtype) is dtype:
-            return value
-        is_rounded = value.op == "round" and value.attr is dtype
-        is_copied = value.op == "load" and value.attr[0].dtype is dtype
-        return value if is_rounded or is_copied else make("round", (value,), value.dtype, dtype)
-
     def _source(self, buffer: Buffer) -> Member | None:
         """What computes the elements of a buffer here; a rewritten one is read in memory, and is what it was."""
         return None if buffer.rewritten else self.made.get(buffer)
@@ -192,9 +182,9 @@ class _Planner:
         statement = source.statement
         if statement.reduction:
             result = make("result", (), compute_type(buffer.dtype), buffer)
-            return self._as_stored(buffer, result)
+            return as_stored(buffer, result)
         if source.outer or self.stage_of[buffer] == stage or statement.value.cost <= self.recompute_cost:
-            return self._as_stored(buffer, self._resolved(statement.value, stage))
+            return as_stored(buffer, self._resolved(statement.value, stage))
         if buffer in self.needed:
             return node
         where = self.kept.get(buffer)

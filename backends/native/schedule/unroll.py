@@ -18,7 +18,7 @@ from ..ir import index, operations as ops
 from ..ir.expressions import Buffer, Node, Statement, compute_type, make, rewrite, substitute
 from ..ir.index import Index, Var
 from . import tiles
-from .kernel import MOST_BESIDE, Kernel, Member, merge_loops, split_loops
+from .kernel import MOST_BESIDE, Kernel, Member, as_stored, merge_loops, split_loops
 
 MOST_WORK = 1000
 """About how many simple instructions may be written out for a row."""
@@ -139,7 +139,7 @@ class _Values:
                 buffer, position = old.attr
                 found = self.made.get(buffer, self.of_row.get(buffer))
                 if found is not None:
-                    return found
+                    return as_stored(buffer, found)
                 return make("load", args, old.dtype, (buffer, index.map_data(position, self._resolved)))
             if old.op == "index":
                 return make("index", (), old.dtype, index.map_data(old.attr, self._resolved))

@@ -9,5 +9,6 @@
 * ``surroundings``: around calls, and on what others registered; ``programs``: around programs and their process;
 * ``algebra``: in transforms, matrices, special functions, and for what generated code has limits;
 * ``attributes``: with some values of arguments that are no tensors; ``slopes``: gradients of one argument;
-* ``values``: at numbers where functions are exact, with tensors that are small or long, and with what operators refuse.
+* ``values``: at numbers where functions are exact, with tensors that are small or long, and with what operators refuse;
+* ``unusual``: with rare dtypes, sizes and layouts, behind others, and in threads that flush subnormal numbers.
 """

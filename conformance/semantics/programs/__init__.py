@@ -1,5 +1,6 @@
 """What programs do with compiled code: train with it, change modules between calls, compile almost the same again.
 
 * ``derivatives``: gradients at zeros and around writes, and the engine; ``modules``: layers with memory, and changes;
-* ``keys``: programs and calls that differ in one thing; ``lives``: how long inputs, results and gradients live.
+* ``keys``: programs and calls that differ in one thing; ``lives``: how long inputs, results and gradients live;
+* ``joins``: operators behind others, with which compilers join them.
 """

@@ -57,6 +57,16 @@ def test_short_rows_of_other_dtypes(dtype: torch.dtype) -> None:
     assert "load_few<7>" in same(few, torch.randn(3, 19, 7).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_rows_of_half_precision_are_rounded_before_they_are_converted(dtype: torch.dtype) -> None:
+    def few(x: Tensor) -> list[Tensor]:
+        return [x.sum(-1).float(), x.sum(0).float(), (x * 1.3).amax(0).double(), x.prod(-1).float(), x.sum(-1)]
+
+    torchmux.reset()
+    for found in torchmux.compile(few, backend="native", fullgraph=True)(torch.randn(11, 7).to(dtype)):
+        assert torch.equal(found, found.to(dtype).to(found.dtype))
+
+
 def test_short_rows_of_integers() -> None:
     def few(x: Tensor) -> list[Tensor]:
         return [x.sum(-1), x.amax(-1), x.argmin(-1), x.prod(-1), (x > 1).any(-1), x.flip(-1) * 2]

@@ -84,3 +84,16 @@ def test_counts_beyond_the_integers_of_float32(capture) -> None:
     got, wanted, report = results(capture, lambda x: (x.sum(), x.sum(dtype=torch.int32), x[:9].sum()), flags)
     assert got == wanted
     assert [p.placed_on for p in report.placements if p.op == "aten.sum.default"].count("openvino") == 1
+
+
+def test_products_with_numbers_in_turn_may_be_infinite_on_the_way(capture) -> None:
+    """OpenVINO joins two of them to one, whose number is the product."""
+    large = torch.tensor([1e20, -1e20, 3.0, 1e-30])
+
+    def f(x):
+        twice, added = (x * 1e30) * 1e-30, (x * 1e30 + 1) * 1e-30
+        return twice, added, (x * 1e-30) * 1e30, (x * 1e30).neg() * 1e-30, (x * torch.full((4,), 1e30)) * 1e-30
+
+    got, wanted, _ = results(capture, f, large)
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other)
