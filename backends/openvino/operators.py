@@ -156,7 +156,7 @@ def _refused_untried(node: Node) -> str:
         return _FEW_DIGITS[op]
     if _adds_a_number(node) and any(_adds_a_number(n) and len(n.users) == 1 for n in node.all_input_nodes):
         return "OpenVINO merges two successive additions of numbers, where torch rounds in between"
-    if _scales(node) and any(_is_scaled(n) for n in node.all_input_nodes):
+    if _scales(node) and any(_is_scaled(n, _factor(node)) for n in node.all_input_nodes):
         return "OpenVINO merges two successive products with numbers, of which the first may be infinite or zero"
     if _adds_a_number(node) and op not in _PLUS and _number(node.args[op in _REVERSED]) == 0:
         return "OpenVINO takes zero less a number for its opposite, also where it is zero"
@@ -214,8 +214,18 @@ def _scales(node: Node) -> bool:
     return is_product and node.meta["val"].is_floating_point() and any(map(_is_known, node.args[:2]))
 
 
-def _is_scaled(node: Node) -> bool:
-    """Whether ``node`` is such a product, or one with another sign or order, or to which a number is added."""
+def _factor(node: Node) -> float | None:
+    """The size of the number that ``node`` multiplies with, if it is one."""
+    found = [n for n in map(_number, node.args[:2]) if n is not None]
+    return abs(found[0]) if len(found) == 1 else None
+
+
+def _is_scaled(node: Node, factor: float | None) -> bool:
+    """Whether ``node`` is a product that may not be joined with one by ``factor``, or that with another sign or order,
+    or with a number that is added.
+
+    Two factors that both make numbers larger, or both smaller, may: what is infinite or zero in between stays so.
+    """
     while len(node.users) == 1 and not _scales(node):
         if not (_adds_a_number(node) or node.target in _BEHIND_A_SCALE):
             return False
@@ -223,7 +233,13 @@ def _is_scaled(node: Node) -> bool:
         if not inner:
             return False
         node = inner[0]
-    return len(node.users) == 1
+    if len(node.users) != 1:
+        return False
+    first = _factor(node)
+    if first is None or factor is None:
+        return True
+    least, most = sorted((first, factor))
+    return not (least >= 1 and most < math.inf) and not (least > 0 and most <= 1)
 
 
 def _number(value: Any) -> float | None:

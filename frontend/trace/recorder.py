@@ -213,12 +213,13 @@ class GraphRecorder(SymbolicNumbers):
         try:
             result = self.propagate(kind, target, fake_args, fake_kwargs)
         except GraphBreak as broke:
-            refused = isinstance(broke.cause, (TypeError, AssertionError))
-            if not refused or not any(isinstance(each, SymValue) for each in (*args, *kwargs.values())):
-                raise
             # a switch such as keepdim=, which takes no symbol, or a number within a transform
-            decided = {name: self._decided(value) for name, value in kwargs.items()}
-            return self.emit(kind, target, [*map(self._decided, args)], decided)
+            is_refused = _is_symbolic_bool if isinstance(broke.cause, TypeError) else _is_symbolic
+            is_told = isinstance(broke.cause, (TypeError, AssertionError))
+            if not is_told or not any(map(is_refused, (*args, *kwargs.values()))):
+                raise
+            decided = [self._decided(v) if is_refused(v) else v for v in (*args, *kwargs.values())]
+            return self.emit(kind, target, decided[: len(args)], dict(zip(kwargs, decided[len(args) :], strict=True)))
         if self.whole_subclasses:
             refuse_writes(self, _operator_name(target))
         name = _operator_name(target)
@@ -279,7 +280,8 @@ class GraphRecorder(SymbolicNumbers):
             raise GraphBreak(breaks.OPERATION, f"a NumPy number as an argument of {name}, which looks at its class")
 
     def _decided(self, value: Value) -> Value:
-        return ConstValue(value.const(self)) if isinstance(value, SymValue) else value
+        """What a symbol is in this call; of a question, only the answer is guarded."""
+        return ConstValue(value.truth(self) if _is_symbolic_bool(value) else value.const(self))
 
     def _exponent(self, base: Value, exponent: Value) -> Value:
         """A constant where autograd compares the exponent with zero, which it cannot do with a symbolic integer."""
@@ -423,6 +425,14 @@ class GraphRecorder(SymbolicNumbers):
         module = torch.fx.GraphModule(dict(self.modules), self.graph)
         module.graph.lint()
         return module
+
+
+def _is_symbolic(value: Value) -> bool:
+    return isinstance(value, SymValue)
+
+
+def _is_symbolic_bool(value: Value) -> bool:
+    return isinstance(value, SymValue) and value.pytype() is bool
 
 
 def call_target(kind: str, target: Any, args: list, kwargs: dict) -> Any:

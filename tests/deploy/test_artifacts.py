@@ -38,7 +38,7 @@ TVM = """
 """
 # What native makes links to torch's library, and is called by the function in the file of the kind "host".
 NATIVE = """
-    import array, ctypes, os, subprocess, torch
+    import ctypes, os, struct, subprocess, torch
     if not path.endswith(".so"):
         flags = ["-x", "assembler"] if path.endswith(".s") else ["-x", "c++", "-O2", "-std=c++17", "-march=native",
             "-fopenmp", "-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-ffp-contract=off", "-Wno-psabi"]
@@ -47,7 +47,7 @@ NATIVE = """
     ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
     run0 = ctypes.CDLL(path).run0
     run0.argtypes = (ctypes.c_void_p,) * 3
-    names = {"torch": torch, "array": array.array, "run0": run0, "inf": float("inf"),
+    names = {"torch": torch, "pack": struct.pack, "run0": run0, "inf": float("inf"),
         "empty": lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)}
     exec(open(host).read(), names)
     found = [t.numpy() for t in names["run"](*(torch.from_numpy(given[name]) for name in order))]
@@ -157,6 +157,7 @@ def test_what_has_no_file_says_why(net, tmp_path):
 
 @pytest.mark.parametrize("backend", ["native", "onnxrt", "openvino", pytest.param("tvm", marks=SLOW), "aot_eager"])
 def test_output_code_is_printed(backend, net, capsys):
+    torchmux.reset()  # code of an equal module would be used again
     torchmux.set_logs(output_code=True)
     try:
         compiled = torchmux.compile(net, backend=backend)

@@ -62,6 +62,7 @@ DERIVATIVES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_derivative(function, backend):

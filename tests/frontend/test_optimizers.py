@@ -267,6 +267,7 @@ def parameters_averaged():
     yield update, ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_optimizers_are_as_in_eager(name, backend):

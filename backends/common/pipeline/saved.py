@@ -137,7 +137,8 @@ def save_bases(forward: Graph, backward: Graph, results: int) -> bool:
     """
     output = forward.output_node()
     returned, saved = output.args[0][:results], output.args[0][results:]
-    taken = {node.name: node for node in backward.find_nodes(op="placeholder")}
+    # By their targets: the name of one that was added may have been another node's.
+    taken = {str(node.target): node for node in backward.find_nodes(op="placeholder")}
     own, there = frozenset(returned), frozenset(saved)
     chains = {v: chain for v in saved if v not in own and v.name in taken and (chain := _chain(v, there))}
     if not chains:

@@ -97,3 +97,12 @@ def test_products_with_numbers_in_turn_may_be_infinite_on_the_way(capture) -> No
     got, wanted, _ = results(capture, f, large)
     for one, other in zip(got, wanted, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_products_with_numbers_that_agree_stay(capture) -> None:
+    """Numbers that both enlarge, or both do not: what is infinite or zero in between is so in the end."""
+    x = torch.tensor([1e20, -3e38, 3.0, 1e-40])
+    got, wanted, report = results(capture, lambda x: ((x * 2) * 3.5, (x * 0.5) * 0.25, (x * 2) * 1.0), x)
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+    assert {p.placed_on for p in report.placements if p.op == "aten.mul.Tensor"} == {"openvino"}

@@ -24,6 +24,7 @@ def settings_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shard", range(_SHARDS))
 def test_what_an_answer_was_read_from_changes(shard: int) -> None:
     found = []

@@ -17,7 +17,7 @@ def _run(file: str, backend: str, first: int = 0, step: int = 1) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("first", (0, 1))
 @pytest.mark.parametrize("file", _FILES)
 def test_programs(file: str, first: int) -> None:

@@ -586,6 +586,7 @@ def initialized_inside(x, m):
     return m(x)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", features_of(__name__))
 def test_modules_are_as_in_eager(name, backend):

@@ -165,6 +165,7 @@ def wrong_ones(functions: Functions, *args: torch.Tensor, dynamic: bool = False)
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_one_operand(dtype: torch.dtype) -> None:
     # Without a remainder: there eager's kernels treat nan and zeros in another way.
