@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -156,7 +156,7 @@ def _refused_untried(node: Node) -> str:
         return _FEW_DIGITS[op]
     if _adds_a_number(node) and any(_adds_a_number(n) and len(n.users) == 1 for n in node.all_input_nodes):
         return "OpenVINO merges two successive additions of numbers, where torch rounds in between"
-    if _scales(node) and any(_is_scaled(n, _factor(node)) for n in node.all_input_nodes):
+    if _scales(node) and any(_is_scaled(n, node) for n in node.all_input_nodes):
         return "OpenVINO merges two successive products with numbers, of which the first may be infinite or zero"
     if _adds_a_number(node) and op not in _PLUS and _number(node.args[op in _REVERSED]) == 0:
         return "OpenVINO takes zero less a number for its opposite, also where it is zero"
@@ -220,26 +220,35 @@ def _factor(node: Node) -> float | None:
     return abs(found[0]) if len(found) == 1 else None
 
 
-def _is_scaled(node: Node, factor: float | None) -> bool:
-    """Whether ``node`` is a product that may not be joined with one by ``factor``, or that with another sign or order,
+def _is_scaled(node: Node, outer: Node) -> bool:
+    """Whether ``node`` is a product that may not be joined with that of ``outer``, or that with another sign or order,
     or with a number that is added.
 
-    Two factors that both make numbers larger, or both smaller, may: what is infinite or zero in between stays so.
+    Factors that all make numbers larger, or all smaller, may be joined where their product is a number of the type:
+    what is infinite or zero on the way is so in the end.  All of a chain count, since one of them is made of all.
     """
-    while len(node.users) == 1 and not _scales(node):
-        if not (_adds_a_number(node) or node.target in _BEHIND_A_SCALE):
+    factors, adds = [_factor(outer)], False
+    while len(node.users) == 1:
+        if _scales(node):
+            factors.append(_factor(node))
+            if adds or not _may_be_joined(factors, outer.meta["val"].dtype):
+                return True
+        elif not (_adds_a_number(node) or node.target in _BEHIND_A_SCALE):
             return False
+        adds |= _adds_a_number(node)
         inner = [n for n in node.all_input_nodes if not _is_known(n)]
         if not inner:
             return False
         node = inner[0]
-    if len(node.users) != 1:
+    return False
+
+
+def _may_be_joined(factors: Sequence[float | None], dtype: torch.dtype) -> bool:
+    known, limits = [f for f in factors if f is not None], torch.finfo(dtype)
+    if len(known) < len(factors):
         return False
-    first = _factor(node)
-    if first is None or factor is None:
-        return True
-    least, most = sorted((first, factor))
-    return not (least >= 1 and most < math.inf) and not (least > 0 and most <= 1)
+    product = math.prod(known)
+    return (min(known) >= 1 and product <= limits.max) or (max(known) <= 1 and product >= limits.tiny)
 
 
 def _number(value: Any) -> float | None:

@@ -100,9 +100,25 @@ def test_products_with_numbers_in_turn_may_be_infinite_on_the_way(capture) -> No
 
 
 def test_products_with_numbers_that_agree_stay(capture) -> None:
-    """Numbers that both enlarge, or both do not: what is infinite or zero in between is so in the end."""
+    """Numbers that all enlarge, or all do not: what is infinite or zero in between is so in the end."""
     x = torch.tensor([1e20, -3e38, 3.0, 1e-40])
     got, wanted, report = results(capture, lambda x: ((x * 2) * 3.5, (x * 0.5) * 0.25, (x * 2) * 1.0), x)
     for one, other in zip(got, wanted, strict=True):
         torch.testing.assert_close(one, other)
     assert {p.placed_on for p in report.placements if p.op == "aten.mul.Tensor"} == {"openvino"}
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x * 1e30 * 1e30, lambda x: x * 1e-30 * 1e-30, lambda x: x * 1e30 * 1.0 * 0.5,
+        lambda x: x * 1e-30 * 1.0 * 4.0,
+    ],
+)  # fmt: skip
+def test_products_with_numbers_count_as_a_chain(capture, f) -> None:
+    """Two whose product is no number of the type, and three, of which two that follow each other agree."""
+    x = torch.tensor([1e20, -1e-20, 3.0, 1e-30, 1e30])
+    got, wanted, report = results(capture, f, x)
+    torch.testing.assert_close(got, wanted)
+    placed = [p.placed_on for p in report.placements if p.op == "aten.mul.Tensor"]
+    assert "eager" in placed and "openvino" in placed

@@ -1,9 +1,5 @@
 """The expressions that random programs are made of: text with ``<kind>`` where an expression of that kind goes."""
 
-PARAMETERS = {
-    "x": "tensor", "y": "tensor", "n": "int", "flag": "bool", "items": "ints", "table": "table", "thing": "thing",
-    "layer": "layer",
-}  # fmt: skip
 KINDS = (
     "int", "int", "bool", "tensor", "tensor", "tensor", "ints", "ints", "table", "text", "pair", "group", "thing",
     "tensors", "point", "number", "queue", "counts", "lazy",

@@ -8,9 +8,13 @@ run to their end, and some raise.
 import contextlib
 import linecache
 
-from .random_forms import EXPRESSIONS, FILLS, KINDS, LEAVES, PARAMETERS
+from .random_forms import EXPRESSIONS, FILLS, KINDS, LEAVES
 from .random_statements import AUGMENTED, CAUGHT, CHANGES, ERRORS, FAILURES, LOOPS, MATCHES, UNPACKS, WITHS, WORDS
 
+PARAMETERS = {
+    "x": "tensor", "y": "tensor", "n": "int", "flag": "bool", "items": "ints", "table": "table", "thing": "thing",
+    "layer": "layer",
+}  # fmt: skip
 INDENT = "    "
 
 
