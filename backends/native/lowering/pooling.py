@@ -205,12 +205,12 @@ def _max_pool_backward(op: Any, rank: int) -> Any:
 
 @lowers(MAX_POOL_BACKWARD)
 def _max_pool_backward_by_sizes(
-    ctx: Context, grad: Value, sizes: Any, channels_last: bool, window: Any, step: Any, pad: Any, *rest: Any
+    ctx: Context, grad: Value, sizes: Any, is_last: bool, window: Any, step: Any, pad: Any, *rest: Any
 ) -> Any:
     dilation, _, places = rest
     a = Value(ctx.sizes(ctx.val), grad.dtype, lambda at: const(0, compute_type(grad.dtype)))  # only its sizes count
     shape = windows(a, grad.sizes[-2:], window, step, pad, dilation)
-    given = (grad, sizes, channels_last, window, step, pad, *rest)
+    given = (grad, sizes, is_last, window, step, pad, *rest)
     return _placed_back(ctx, MAX_POOL_BACKWARD, given, grad, a, places, shape)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -297,3 +298,15 @@ def test_a_product_is_made_where_its_copy_would_be(made) -> None:
     others = lambda a, b: (a @ b.t()) * 2, lambda a, b: (a @ b.t()).flip(0), lambda a, b: ((c := a @ b.t()), c.sum())
     for function in others:
         assert "launch0" in host_of(function)
+
+
+def test_a_large_tensor_is_made_when_it_is_needed(made) -> None:
+    """What is computed of a small one waits for the calls before, though it could come first."""
+
+    def late(x: torch.Tensor, w: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        wide = (row + row.unsqueeze(1)).sin()
+        return torch.tanh(torch.tanh(x @ w) @ w) @ wide
+
+    host = made(late, (2048, 2048), (2048, 2048), (2048,), matmul="library").head["python"]
+    launch = re.search(r"launch\d+\(.*at_in2", host)
+    assert launch is not None and host.count("torch.mm(", 0, launch.start()) == 2
