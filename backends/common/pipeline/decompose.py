@@ -21,6 +21,8 @@ from torch.fx.node import has_side_effect
 
 from torchmux import torch_internals as internals
 
+from .. import losses
+
 Table = dict[Any, Callable[..., Any]]
 
 
@@ -33,7 +35,7 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
     own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink, _RRELU: _rrelu}
-    found = {**kept, **_slopes(kept), **of_each(), **own, **_losses(kept), **_contiguous(kept), **_dropped(kept)}
+    found = {**kept, **_slopes(kept), **of_each(), **own, **losses.formulas(kept), **_contiguous(kept), **_dropped(kept)}
     return {**found, **_ordered(found)}
 
 
@@ -49,17 +51,11 @@ def _contiguous(table: Table) -> Table:
         layout = internals.suggested_layout(x) if x.device.type == "cpu" else torch.contiguous_format
         return table[shuffle](x, groups).contiguous(memory_format=layout)
 
-    loss = torch.ops.aten.nll_loss2d_forward.default
-
-    def nll_loss2d_forward(*args: Any) -> Any:
-        result, weight = table[loss](*args)
-        return result.contiguous(), weight
-
     def resized(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda *args: formula(*args).contiguous()
 
     rows = {op: resized(table[op]) for op in internals.ROWS_RESIZED if op in table}
-    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, loss: nll_loss2d_forward, **rows}
+    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows}
 
 
 def _ordered(table: Table) -> Table:
@@ -105,25 +101,6 @@ def dropout_factor(dtype: torch.dtype, kept: float) -> float:
     """What eager's dropout on a CPU multiplies by, where it keeps this share of the elements."""
     with internals.without_modes():
         return torch.ones((), dtype=dtype).div_(kept).item()
-
-
-def _losses(table: Table) -> Table:
-    """The formula of the Huber loss promotes its arguments, which the kernel does not; that of the binary cross entropy
-    computes something for numbers that are no probabilities, which the kernel refuses."""
-    huber, entropy = torch.ops.aten.huber_loss.default, torch.ops.aten.binary_cross_entropy.default
-    usual, formula = table[huber], table[entropy]
-
-    def huber_loss(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return usual(x, target, *args, **kwargs) if x.dtype is target.dtype else NotImplemented
-
-    def binary_cross_entropy(x: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if x.device.type == "cpu":  # a failed assertion stops other devices
-            for name, each in (("input", x), ("target", target)):
-                words = f"all elements of {name} should be between 0 and 1"
-                torch.ops.aten._assert_async.msg(((each >= 0) & (each <= 1)).all(), words)
-        return formula(x, target, *args, **kwargs)
-
-    return {huber: huber_loss, entropy: binary_cross_entropy}
 
 
 _NOT_THE_KERNELS = frozenset(

@@ -146,11 +146,13 @@ class Derivatives:
         ]
         placeholders = captured.graph.find_nodes(op="placeholder")
         # Those that gradients do not depend on may require some, as weights do of which autocast makes a cast.  Code
-        # reads the sizes of a tensor that no operator of the graph reads.
+        # reads the sizes of a tensor that no operator of the graph reads.  If all are such, the results still require
+        # gradients, as a norm of order 0 does.
+        differentiated = [at for at, value in enumerate(example_inputs) if getattr(value, "requires_grad", False)]
         self._left_out = [
             (at, bool(placeholders[at].users) or _has_symbols(placeholders[at]))
             for at in joint.unused
-            if at < len(placeholders) and getattr(example_inputs[at], "requires_grad", False)
+            if at < len(placeholders) and at in differentiated and not joint.unused.issuperset(differentiated)
         ]
         self._short = internals.ShortPasses.of(function, example_inputs, tangents.traced)
         tangents.traced = ()

@@ -195,6 +195,8 @@ def in_place(value: Value) -> Value:
     if value.place is not None or element.op != "load" or element.dtype is not value.dtype:
         return value
     buffer, position = element.attr
+    if index.data_atoms(position):
+        return value  # only a kernel reads where the memory starts
     loops = [index.the_var(v) for v in variables]
     strides = [0 if loop is None else index.coefficient(position, loop) for loop in loops]
     known = [s for s in strides if s is not None and not index.free(s)]

@@ -75,3 +75,15 @@ def test_what_is_repeated_may_be_a_view_or_computed(layout: str) -> None:
     compiled = torchmux.compile(function, backend="native", fullgraph=True)
     for found, expected in zip(compiled(q, k), function(q, k), strict=True):
         torch.testing.assert_close(found, expected)
+
+
+def test_keys_that_a_tensor_points_at() -> None:
+    # Where these keys begin is in a tensor, so only a kernel can read them (Falcon picks its one key like this).
+    def scores(q: torch.Tensor, fused: torch.Tensor) -> torch.Tensor:
+        return q @ fused[..., [-2], :].transpose(1, 2).expand(2, 4, 12, 8).mT
+
+    q, fused = torch.randn(2, 4, 12, 8), torch.randn(2, 12, 6, 8)
+    compiled = torchmux.compile(scores, backend="native", fullgraph=True)
+    torch.testing.assert_close(compiled(q, fused), scores(q, fused))
+    (graph,) = torchmux.report(compiled).graphs
+    assert graph.report.fallbacks == []
