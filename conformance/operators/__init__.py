@@ -30,7 +30,10 @@ _CANCELLING = ("cumsum", "masked.cumsum", "log_softmax.with_dtype")
 _CANCELLING_BACKWARD = ("nn.functional.interpolate.bicubic",)
 """Operators whose gradients are sums that cancel at places that no change of the inputs shows."""
 
-_AROUND = {"nn.functional.gelu": 1.5, "nn.functional.softmin": 1.5, "softmax": 1.5, "masked.softmin": 1.5}
+_AROUND = {
+    "nn.functional.gelu": 1.5, "nn.functional.softmin": 1.5, "softmax": 1.5, "masked.softmin": 1.5,
+    "torch.ops.aten._safe_softmax.default": 1.5,
+}  # fmt: skip
 """How large the numbers are whose differences are gradients: a derivative of GELU is a difference of numbers below one,
 and that of a softmax of given gradients, which are up to 1.5, and their mean."""
 

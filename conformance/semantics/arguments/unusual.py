@@ -60,8 +60,9 @@ def functions_of_half_precision(trial: Trial) -> Any:
     def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         matrix = x.view(3, 5)
         return [
-            F.softplus(x), F.silu(x), x.sigmoid(), F.mish(x), F.gelu(x), F.logsigmoid(x), x.tanh(),
-            F.softplus(x, 2.0), x.sinh(), x.expm1(),
+            F.softplus(x), F.silu(x), x.sigmoid(), F.mish(x),
+            F.gelu(x.clamp(min=-3)),  # below, eager's formula cancels
+            F.logsigmoid(x), x.tanh(), F.softplus(x, 2.0), x.sinh(), x.expm1(),
             torch.div(x, y, rounding_mode="trunc"), torch.div(x, y, rounding_mode="floor"), x // y, x % y,
             torch.fmod(x, y), x**3, x**-2, 2**y,
             torch.lerp(x, y, 0.3), torch.lerp(x, y, y), torch.addcmul(x, y, y, value=0.3),
