@@ -77,6 +77,7 @@ def configuration(options: OpenvinoOptions, device: str) -> dict[str, Any]:
     }
     if device == "CPU":
         config["INFERENCE_NUM_THREADS"] = torch.get_num_threads()
+        config["ENABLE_CPU_PINNING"] = False  # each process would use the same first cores, however many are idle
     if options.num_streams is not None:
         config["NUM_STREAMS"] = options.num_streams
     return {**config, **options.config}

@@ -302,6 +302,22 @@ def test_options_reach_openvino(check, monkeypatch) -> None:
     assert given.get("INFERENCE_NUM_THREADS", torch.get_num_threads()) == torch.get_num_threads()
 
 
+def test_threads_are_not_bound_to_cores(check, monkeypatch) -> None:
+    # OpenVINO's default binds them to the first cores, which several processes would then share.
+    from torchmux.backends.openvino import runtime
+
+    real, found = runtime.compile_model, []
+
+    def spy(*given: Any) -> Any:
+        found.append(real(*given))
+        return found[-1]
+
+    monkeypatch.setattr(runtime, "compile_model", spy)
+    with config.patch(cache_enabled=False):
+        check(Mlp(), torch.randn(3, 8))
+    assert found[-1].get_property("ENABLE_CPU_PINNING") is False
+
+
 def test_modes(capture) -> None:
     assert resolve("openvino", mode="throughput")
     with pytest.raises(InvalidOption, match="latency"):
