@@ -30,12 +30,21 @@ _CUMULATIVE = Expected(
 )
 
 
+_DATA = Expected(
+    "models/gemma3n/training",
+    "Traced by AOTAutograd, a write to the data of a weight counts in its version.",
+    _SCRIPTS + "torch_data_versions.py",
+    "torch>=2.11,<2.14",
+    only="calls: .*what it reads",
+)
+
+
 class Native(Requirements):
     """torchmux's own compiler, which keeps processes that compile with Triton."""
 
     backend = "native"
     processes = (os.path.join("triton", "worker.py"),)
-    expected = (_CUMULATIVE,)
+    expected = (_CUMULATIVE, _DATA)
 
 
 class Onnxrt(Requirements):
@@ -44,6 +53,7 @@ class Onnxrt(Requirements):
     backend = "onnxrt"
     says = ("[E:onnxruntime:", "\x1b[m")
     expected = (
+        _DATA,
         Expected(
             "semantics/numbers/nan_in_pooling",
             "ONNX Runtime skips nan in max pooling.",
@@ -74,6 +84,7 @@ class Openvino(Requirements):
     backend = "openvino"
     files = ("intel",)
     expected = (
+        _DATA,
         *(
             Expected(
                 f"semantics/*/{cases}",
@@ -95,6 +106,7 @@ class Openvino(Requirements):
                 "semantics/accuracy/subnormal_numbers",
                 "semantics/special/signs_of_zeros",
                 "semantics/edges/numbers_that_are_nearly_zero",
+                "models/owlvit/training",
             )
         ),
         *(
@@ -124,7 +136,7 @@ class Tvm(Requirements):
     says = ("/project/",)
     sets = ("TVM_BIND_THREADS", "TVM_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "sys hooks", "import hooks",
             "actions of signals", "functions of inspect")  # fmt: skip
-    expected = tuple(
+    expected = (_DATA,) + tuple(
         Expected(f"semantics/{case}", why)
         for case, why in (
             ("accuracy/roundings_float64", "To be mended: float64 functions have constants of less precision."),
@@ -530,7 +542,7 @@ class AotEager(Requirements):
     """torch's kernels, after AOTAutograd."""
 
     backend = "aot_eager"
-    expected = (_CUMULATIVE,)
+    expected = (_CUMULATIVE, _DATA)
 
 
 REQUIREMENTS: dict[str, type[Requirements]] = {

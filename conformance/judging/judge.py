@@ -13,7 +13,7 @@ from typing import Any
 from torchmux.registry.errors import BackendUnavailable, FallbackRefused
 
 from ..case import OWN_KERNELS, Case, Trial
-from ..oracle import Difference
+from ..oracle import DRAWS, Difference
 from ..oracle.observation import Raised
 from ..outcome import Outcome, Result
 from ..requirements import Expected, Requirements
@@ -111,7 +111,7 @@ class _Eager:
     def differences(self, found: Shown) -> list[Difference]:
         """What differs from eager, with as many draws of eager's errors as it takes to say so."""
         wrong: list[Difference] = []
-        for number in sorted({1, min(4, self._case.draws), self._case.draws}):
+        for number in sorted({min(n, self._case.draws) for n in (1, 4, DRAWS, self._case.draws)}):
             wrong = differences(found, self.draws(number), self._case)
             if not any(difference.what == "value" for difference in wrong):
                 break

@@ -20,11 +20,12 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool)
 
 _SUMS = {
     "cumsum": 64, "masked.cumsum": 64,
-    "nn.functional.interpolate.trilinear": 8, "nn.functional.interpolate.bicubic": 16,
+    "nn.functional.interpolate.trilinear": 8, "nn.functional.interpolate.bicubic": 16, "_upsample_bilinear2d_aa": 8,
+    "trace": 8, "linalg.vector_norm": 4, "nn.functional.normalize": 4,
 }  # fmt: skip
 """Operators that add so many numbers of a sample, which eager does exactly by chance or in a wider type."""
 
-_CANCELLING = ("cumsum", "masked.cumsum", "log_softmax.with_dtype")
+_CANCELLING = ("cumsum", "masked.cumsum", "log_softmax.with_dtype", "linspace")
 """Operators whose steps, in the working precision, may be larger than their results."""
 
 _CANCELLING_BACKWARD = ("nn.functional.interpolate.bicubic",)
@@ -32,10 +33,10 @@ _CANCELLING_BACKWARD = ("nn.functional.interpolate.bicubic",)
 
 _AROUND = {
     "nn.functional.gelu": 1.5, "nn.functional.softmin": 1.5, "softmax": 1.5, "masked.softmin": 1.5,
-    "torch.ops.aten._safe_softmax.default": 1.5,
+    "torch.ops.aten._safe_softmax.default": 1.5, "tanh": 1.0, "expm1": 1.0,
 }  # fmt: skip
 """How large the numbers are whose differences are gradients: a derivative of GELU is a difference of numbers below one,
-and that of a softmax of given gradients, which are up to 1.5, and their mean."""
+that of a softmax of given gradients, which are up to 1.5, and their mean, and that of tanh one of 1 and a square."""
 
 QUICK_SAMPLES, SAMPLES = 2, 8
 """How many samples a case of an operator runs at the quick level and at the full level."""

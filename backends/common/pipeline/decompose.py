@@ -34,8 +34,8 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink, _RRELU: _rrelu}
-    found = {**kept, **_slopes(kept), **of_each(), **own, **losses.formulas(kept), **_contiguous(kept), **_dropped(kept)}
+    own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink, _RRELU: _rrelu, **losses.formulas(kept)}
+    found = {**kept, **_slopes(kept), **of_each(), **own, **_contiguous(kept), **_dropped(kept)}
     return {**found, **_ordered(found)}
 
 
