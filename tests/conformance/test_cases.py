@@ -25,7 +25,7 @@ ELSEWHERE = {
 """What the default run tries on some backend, in ``test_backends.py``."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", slow_but(CASES, *(CASES.keys() - ELSEWHERE)))
 def test_eager_passes(name):
     result = judge(CASES[name], Requirements("eager"))

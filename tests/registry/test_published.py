@@ -102,6 +102,7 @@ class Floats(torch.nn.Module):
     "backend", slow_but(["eager", "aot_eager", "native", "onnxrt", "openvino", "tvm"], "eager", "native", "onnxrt")
 )
 @pytest.mark.parametrize("training", [False, True])
+@pytest.mark.sampled(2)
 def test_floats_that_change(backend, training):
     try:
         torchmux.registry.resolve(backend)

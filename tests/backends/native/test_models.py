@@ -40,6 +40,7 @@ def error(got: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled(2)
 def test_inference(compile_model, name: str) -> None:
     model, inputs = build(name)
     compiled, reports = compile_model(model, "native", dynamic=False)

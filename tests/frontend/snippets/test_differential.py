@@ -37,6 +37,7 @@ ONE_GRAPH = [
 
 
 @pytest.mark.parametrize("name", ONE_GRAPH)
+@pytest.mark.sampled(2)
 def test_what_torch_captures_whole_is_one_graph_here(name):
     case = CASES[name]
     with torchmux.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):  # as fullgraph does

@@ -135,6 +135,7 @@ def same(found, expected):
 
 @pytest.mark.parametrize("backend", slow_but(BACKENDS, "eager", "native"))
 @pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.sampled(2)
 def test_every_way_gives_what_eager_gives(operator, backend):
     torchmux.reset()
     f = OPERATORS[operator]

@@ -246,6 +246,7 @@ def test_repeats_of_a_promised_number_are_not_tried(monkeypatch) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("backend", ["aot_eager", "native"])
+@pytest.mark.sampled(3)
 def test_dimensions_are_ordered_as_by_one_kernel(name, backend) -> None:
     """Whatever the number of steps of a formula is: operands of several layouts, and of other numbers of dimensions."""
     function = getattr(torch.ops.aten, name)

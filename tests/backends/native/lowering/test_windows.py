@@ -230,6 +230,7 @@ LARGE: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("which", LARGE)
+@pytest.mark.sampled(2)
 def test_large_windows(check: Any, which: str) -> None:
     """One dimension after the other, in both layouts; torch is not called."""
     for dtype, layout in ((torch.float32, torch.contiguous_format), (torch.bfloat16, torch.channels_last)):
