@@ -80,7 +80,7 @@ def functions_of_functions(trial: Trial) -> Any:
     return trial.run(f, x, y)
 
 
-@case()
+@case(terms=9)
 def reductions_behind_others(trial: Trial) -> Any:
     """Reductions of what was masked, shared out, joined, spread, shifted, converted or reduced before."""
     x, mask = trial.tensor(6, 9), trial.given(torch.arange(54).view(6, 9) % 4 == 0)
