@@ -21,6 +21,7 @@ from .constants import ConstValue
 from .containers.iterators import UserIterator
 from .containers.sequences import TupleValue
 from .descriptors import SLOT_WRAPPERS, bind_class_attribute, is_c_method
+from .facets.originals import original
 from .scalars import draw
 
 if TYPE_CHECKING:
@@ -508,6 +509,8 @@ class ObjectValue(Value):
         if self.obj is not MISSING:
             return out.names.const(self.obj)
         if self.cls in STANDS_FOR and self not in out.unseen:
+            if (text := original(out, self, self.pytype())) is not None:
+                return text
             raise GraphBreak(
                 NOT_REBUILDABLE, f"{self.pytype().__name__} object was created inside the graph and must outlive it"
             )
