@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import itertools
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..base import Value
+from ...breaks import NOT_REBUILDABLE, GraphBreak
+from ..base import MISSING, Value
+from ..builtin_methods import own_attribute
+from ..constants import ConstValue
 from ..containers.iterators import UserIterator
 from ..containers.mappings import DictValue
 from ..containers.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
-    from ...trace.tracer import FrameWriter
+    from ...trace.tracer import FrameWriter, Tracer
     from ..objects import ObjectValue
 
 
@@ -57,8 +61,15 @@ _MAKERS: dict[type, _Maker] = {
 _LIMITED = _Maker(itertools.repeat, ("item", "left"))
 
 
-def original(out: FrameWriter, value: ObjectValue, cls: type) -> str | None:
-    """The expression that makes an object of ``cls`` with what is left of ``value``; None if there is none."""
+def rebuilt(out: FrameWriter, value: ObjectValue) -> str:
+    """The expression that makes the original with what is left of ``value``."""
+    cls = value.pytype()
+    if (text := _original(out, value, cls)) is None:
+        raise GraphBreak(NOT_REBUILDABLE, f"{cls.__name__} object was created inside the graph and must outlive it")
+    return text
+
+
+def _original(out: FrameWriter, value: ObjectValue, cls: type) -> str | None:
     maker = _MAKERS.get(cls)
     if maker is not None and cls is itertools.repeat and not _has(out, value, "left", None):
         maker = _LIMITED
@@ -79,6 +90,29 @@ def original(out: FrameWriter, value: ObjectValue, cls: type) -> str | None:
             return None
         arguments.append(f"**{out.value(keywords)}")
     return f"{out.names.const(maker.function)}({', '.join(arguments)})"
+
+
+def names_of(cls: type) -> frozenset[str]:
+    """The attributes that the code of a polyfill's class uses, beside its own."""
+    if cls not in _NAMES:
+        defined = {name: raw for base in cls.__mro__[:-1] for name, raw in vars(base).items()}
+        codes = [raw.__code__ for raw in defined.values() if isinstance(raw, types.FunctionType)]
+        _NAMES[cls] = frozenset(name for name in defined if name not in _OF_PYTHON).union(*(c.co_names for c in codes))
+    return _NAMES[cls]
+
+
+_NAMES: dict[type, frozenset[str]] = {}
+_OF_PYTHON = ("__module__", "__doc__", "__dict__", "__weakref__", "__init__", "__qualname__")
+
+
+def attribute(tr: Tracer, value: ObjectValue, name: str) -> Value | None:
+    """An attribute that the original has, and the polyfill's object in its place does not; None if neither has it."""
+    raw = own_attribute(value.pytype(), name)
+    if raw is MISSING or name == "__module__":
+        return None
+    if raw is None or isinstance(raw, str):
+        return ConstValue(raw)
+    raise value.not_understood(f"attribute {name!r} of {value.describe()}")
 
 
 def _has(out: FrameWriter, value: ObjectValue, name: str, wanted: Any) -> bool:
