@@ -339,7 +339,7 @@ class TensorValue(GraphValue):
             return array_of(tr, self)
         if name in _TO_PYTHON:
             return self._to_python(tr, name, args)
-        if name == "register_hook" and (meaning := tr.meaning_of(torch.Tensor.register_hook)) is not None:
+        if name in ("register_hook", "retain_grad") and (meaning := tr.meaning_of(getattr(torch.Tensor, name))):
             return meaning(tr, [self, *args], kwargs)
         if name in _BY_FUNCTION and (meaning := tr.meaning_of(getattr(torch, name))) is not None:
             return meaning(tr, [self, *args], kwargs)
