@@ -125,8 +125,6 @@ def _up_to_break(
     out.restore_state()
     keep_tried(tr, out)
     text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
-    if out.check is not None:
-        text = f"False, {text}"
     captured, frame_fn = _compile(tr, out, text, compile_graph)
     return captured, frame_fn, tuple(out.arguments), stack, (*kept, *untouched)
 

@@ -299,7 +299,8 @@ class Output(FrameWriter):
             call = f"run_graph{arguments}"
             call = f"{targets}{comma} = {call}" if targets else call
             lines += [call] if self.check is None else self.check.lines(self, call, arguments)
-        lines = [*lines, *self.after, f"return {result}"]
+        goes_on = "False, " if self.resumes and self.check is not None else ""  # with the rest of the frame
+        lines = [*lines, *self.after, f"return {goes_on}{result}"]
         loading, more = self._loading("\n".join(lines), inputs)
         if more:
             at = inputs.index(more[0])
