@@ -102,7 +102,7 @@ def _depth(code: types.CodeType) -> int:
 def _entry(captured: Captured, world: World, state: State, artifacts: dict[str, bytes], code: int) -> dict[str, Any]:
     if captured.ending is None:
         raise NotTold("a part that runs in eager")
-    if captured.ending.may_end:
+    if captured.parts is not None and captured.parts.assumes_branches:
         raise NotTold("a branch that depends on data and only raises: such a call runs again in eager")
     return {
         **entry_told(captured, world, state, artifacts),

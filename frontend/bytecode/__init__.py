@@ -17,7 +17,7 @@ object again through trampolines and resume functions.
 """
 
 from .assemble import assemble
-from .effects import after, in_handler, pops_pushes, stack_shapes
+from .effects import after, in_handler, pops_pushes, stack_shapes, takes
 from .instruction import CellName, Handler, Instruction, parse
 from .liveness import live_locals, reads_frame
 from .loops import loop_ends, loop_exits
@@ -55,4 +55,5 @@ __all__ = [
     "resume_origin",
     "return_trampoline",
     "stack_shapes",
+    "takes",
 ]

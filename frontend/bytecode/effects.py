@@ -132,6 +132,20 @@ def _stack_shapes(program):
     return shapes
 
 
+def takes(program, raw_index):
+    """How many entries of the stack a raw instruction looks at; an iterator that it only advances is none of them."""
+    depth = lowest = 0
+    for op in program.ops[program.first_op[raw_index] :]:
+        if op.index != raw_index:
+            break
+        if op.name in ("COPY", "SWAP", "PUSH_NULL", "LOAD_FAST_AND_CLEAR", "PUSH_EXC_INFO", "UNSUPPORTED"):
+            continue  # in the middle of an instruction, they move what it puts there itself
+        pops, pushes = pops_pushes(op)
+        lowest = min(lowest, depth - pops)
+        depth += pushes - pops
+    return -lowest
+
+
 def in_handler(program, raw_index):
     """Is an exception being handled at this raw instruction?  Its state lives in the thread and cannot be moved."""
     first = program.first_op[raw_index]

@@ -153,7 +153,7 @@ class Rerun:
         code = self.code
         logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "the call took a branch that only raises")
         function = types.FunctionType(code, self.namespace, code.co_name, None, cells)
-        positional, named = _sorted_out(code, arguments)
+        positional, named = arguments_in_order(code, arguments)
         previous = ti.set_eval_frame(None)
         try:
             result = function(*positional, **named)
@@ -189,7 +189,7 @@ class _Before:
         ti.set_grad_enabled(self.grad)
 
 
-def _sorted_out(code: types.CodeType, arguments: tuple) -> tuple[list[Any], dict[str, Any]]:
+def arguments_in_order(code: types.CodeType, arguments: tuple) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments from the values of a code object's parameters, in its order."""
     count, named = code.co_argcount, code.co_kwonlyargcount
     positional = list(arguments[:count])
@@ -223,7 +223,7 @@ class Check:
         self.arguments = [out.load(Local(name)) for name in parameters(code)]
         self.cells = [out.load(Cell(name)) for name in code.co_freevars]
 
-    def lines(self, out: FrameWriter, call: str) -> list[str]:
+    def lines(self, out: FrameWriter, call: str, inputs: str) -> list[str]:
         """``call`` runs the graph and stores its results."""
         arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
         written = [out.load(source) for node, source in out.tr.inputs if node in out.tr.put_back]

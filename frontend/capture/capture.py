@@ -34,6 +34,7 @@ from .attempts import (
     Stop,
 )
 from .captured import Captured, CodeState
+from .failures import would_show
 from .tracebacks import stands_for
 
 log = logging.getLogger("torchmux")
@@ -169,6 +170,7 @@ def _run(tr: Trace, assumptions: Assumptions, fullgraph: bool) -> tuple[Value | 
         return None, _stop_before(tr, broke, fullgraph)
     if tr.expectations and not leaves_no_trace(tr):
         raise NothingExpected("what the graph changes could not be put back where a branch goes otherwise")
+    tr.starts_again = would_show(tr)
     return result, assumptions.stop
 
 

@@ -20,7 +20,7 @@ from torchmux.registry.report import GraphReport, Strict
 
 from .. import breaks
 from ..breaks import GraphBreak
-from ..bytecode import begins, live_locals, loop_exits, parameters, reads_globals
+from ..bytecode import begins, live_locals, loop_exits, parameters, reads_globals, takes
 from ..guards.check import CompiledGuards
 from ..guards.filter import filter_guards
 from ..guards.guards import GuardSet
@@ -42,6 +42,7 @@ from .assumed_branches import Check
 from .attempts import FloatsAreConstants, Stop
 from .captured import Captured, CodeState
 from .ending import Ending
+from .failures import FailureCheck, keep_tried
 from .frame_writer import Output
 
 _CALLS = ("call_function", "call_method", "call_module", "get_attr")
@@ -52,9 +53,12 @@ def at_return(tr: Trace, state: CodeState, result: Value, compile_graph: Callabl
     out = Output(tr)
     if tr.expectations:
         out.check = Check(tr, out, state)
+    elif tr.starts_again:
+        out.check = FailureCheck(tr, out)
     text = out.value(result) if not isinstance(result, ConstValue) else result.rebuild(out)
     out.replay_effects()
     out.restore_state()
+    keep_tried(tr, out)
     captured, frame_fn = _compile(tr, out, text, compile_graph)
     captured.ending = Ending(tuple(out.arguments))
     captured.code = captured.ending.code(tr.code, frame_fn, None, _home(tr, state.strict))
@@ -73,7 +77,8 @@ def at_break(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -
         return resumed
 
     captured.in_eager = REST
-    captured.ending = Ending(arguments, tr.break_index, stack, names, may_end=bool(tr.expectations))
+    may_end = bool(tr.expectations) or tr.starts_again
+    captured.ending = Ending(arguments, tr.break_index, stack, names, may_end=may_end)
     captured.code = captured.ending.code(tr.code, frame_fn, resumes, _home(tr, state.strict))
     return captured
 
@@ -98,26 +103,28 @@ def _home(tr: Trace, strict: Strict) -> tuple[dict, Callable[[], None]] | None:
 
 
 def _up_to_break(
-    tr: Trace, state: CodeState, compile_graph: Callable
+    tr: Trace, state: CodeState, compile_graph: Callable, eager_loop: bool = False
 ) -> tuple[Captured, Callable, tuple[tuple[str, str], ...], tuple[bool, ...], tuple[str, ...]]:
     """The capture of what comes before the break: its function, its arguments, and the stack and locals it leaves."""
     root, index = tr.root, tr.break_index
     out = Output(tr, resumes=True)
     if tr.expectations:
         out.check = Check(tr, out, state, ends=False)
+    elif tr.starts_again:
+        out.check = FailureCheck(tr, out, ends=False)
     stack = tuple(value is NULL for value in root.stack)
     live = live_locals(root.program, index)
     kept = {name: value for name in sorted(live) if (value := root.locals.get(name)) is not None}
     untouched = [name for name in sorted(live) if name not in kept and tr.has_argument(name)]
     on_stack = [v for v in root.stack if v is not NULL]
-    out.hide(on_stack, list(kept.values()))
+    operands = 0 if eager_loop else takes(root.program, index)  # which the broken instruction gets as they are
+    out.hide(on_stack, [*kept.values(), *root.stack[len(root.stack) - operands :]])
     parts = [out.value(v) for v in (*on_stack, *kept.values())]
     parts += [out.load(Local(name)) for name in untouched]  # whatever they are: nothing looks at them
     out.replay_effects()
     out.restore_state()
+    keep_tried(tr, out)
     text = "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
-    if tr.expectations:
-        text = f"False, {text}"
     captured, frame_fn = _compile(tr, out, text, compile_graph)
     return captured, frame_fn, tuple(out.arguments), stack, (*kept, *untouched)
 
@@ -150,9 +157,10 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
         captured.ending = Ending(None, 0, cuts=tuple(cuts))
         captured.code = captured.ending.code(code, None, resumes, None)
     else:
-        captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph)
+        captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph, True)
         cuts = loop_exits(program, stop.eager_loop, tr.break_index, names)
-        captured.ending = Ending(arguments, tr.break_index, stack, names, tuple(cuts), bool(tr.expectations))
+        may_end = bool(tr.expectations) or tr.starts_again
+        captured.ending = Ending(arguments, tr.break_index, stack, names, tuple(cuts), may_end)
         captured.code = captured.ending.code(code, frame_fn, resumes, _home(tr, state.strict))
     captured.broke = breaks.record(stop.broke)
     captured.in_eager = LOOP
@@ -186,6 +194,11 @@ def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tu
                     raise CompilationFailed(str(needed)) from needed
                 raise FloatsAreConstants(sources) from None
         runner = _runner(captured)
+        if isinstance(out.check, FailureCheck):
+            graph = captured.graph
+            out.check.eagerly.plain = _restoring(
+                leaving_levels(restoring(graph.forward, graph), graph), tr.begin_grad, tr.initial_grad, tr.switches
+            )
         if tr.begin_grad != tr.initial_grad or tr.switches_grad or tr.switches.written:
             runner = _restoring(runner, tr.begin_grad, tr.initial_grad, tr.switches)
             captured.grad_modes = tr.begin_grad, tr.initial_grad

@@ -30,6 +30,7 @@ from ..values.containers.sequences import ListValue
 from ..values.objects import ObjectValue
 from .assumed_branches import Check
 from .attempts import HookedTensorOutlives
+from .failures import FailureCheck
 
 _BUILDING = "<building>"
 
@@ -69,7 +70,7 @@ class Output(FrameWriter):
         self.arguments: dict[tuple[str, str], str] = {}  # ("local" | "cell", name) -> parameter
         self.loader = Loader(self.names, self.before, self._root)
         self.graph_outputs: list[GraphValue] = []
-        self.check: Check | None = None  # the graph is expected to take certain branches
+        self.check: Check | FailureCheck | None = None  # the call may start again in eager
         self.direct: set[Value] = set()  # on the stack and nowhere else
         self.unseen: set[Value] = set()  # iterators of ours that the program cannot look at
         self._outputs: dict[GraphValue, str] = {}
@@ -231,7 +232,7 @@ class Output(FrameWriter):
             (*self._calls_first(), *self.after),
             result,
             self.names.namespace,
-            self.check is not None,
+            bool(self.tr.expectations),
         )
 
     def inputs(self) -> list[str]:
@@ -297,8 +298,9 @@ class Output(FrameWriter):
             arguments = f"({', '.join(inputs)})"
             call = f"run_graph{arguments}"
             call = f"{targets}{comma} = {call}" if targets else call
-            lines += [call] if self.check is None else self.check.lines(self, call)
-        lines = [*lines, *self.after, f"return {result}"]
+            lines += [call] if self.check is None else self.check.lines(self, call, arguments)
+        goes_on = "False, " if self.resumes and self.check is not None else ""  # with the rest of the frame
+        lines = [*lines, *self.after, f"return {goes_on}{result}"]
         loading, more = self._loading("\n".join(lines), inputs)
         if more:
             at = inputs.index(more[0])

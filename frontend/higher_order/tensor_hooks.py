@@ -12,6 +12,7 @@ from ..breaks import GraphBreak
 from ..handlers.table import handles
 from ..polyfills.autograd_ import HookedGradient
 from ..values.base import Value
+from ..values.containers.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -52,3 +53,27 @@ def register_hook(tr: Tracer, tensor: Value, hook: Value) -> Value:
     tensor.node, tensor.example = made.node, made.example
     tr.hooked.add(made.node)
     return HandleValue()
+
+
+@handles(torch.autograd.grad)
+def grad(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+    """Gradients run between graphs, which do not differentiate by what they make themselves: see ``register_hook``."""
+    refused = GraphBreak(breaks.TORCH_STATE, "torch.autograd.grad runs autograd")
+    inputs = kwargs.get("inputs", args[1] if len(args) > 1 else None)
+    each = inputs.unpack(tr) if isinstance(inputs, TupleValue | ListValue) else [inputs]
+    refused.whole_frame = any(_is_used(tensor) for tensor in each)
+    raise refused
+
+
+@handles(torch.Tensor.retain_grad)
+def retain_grad(tr: Tracer, tensor: Value) -> Value:
+    refused = GraphBreak(breaks.TORCH_STATE, f"Tensor.retain_grad on {tensor.describe()}")
+    refused.whole_frame = _is_used(tensor)
+    raise refused
+
+
+def _is_used(tensor: Value | None) -> bool:
+    """Whether the graph has computed something from a tensor of its own."""
+    if not isinstance(tensor, TensorValue) or tensor.is_input or not tensor.example.requires_grad:
+        return False
+    return bool(tensor.node.users)

@@ -267,7 +267,9 @@ def _with_aux(tr: Tracer, result: Value, has_aux: bool) -> tuple[Value, list[Val
 
 
 def _apply_vmap(tr: Tracer, made: TransformedValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    chunk_size = made.plain(tr, "chunk_size", None)
+    chunk_size, randomness = made.plain(tr, "chunk_size", None), made.plain(tr, "randomness", "error")
+    if chunk_size is not None and randomness == "same":  # torch puts the random state back for each chunk
+        raise GraphBreak(breaks.REGION, "vmap in chunks that draw the same random numbers")
     leaves, structure = flatten(tr, tuple(args))
     in_dims = _in_dims(tr, made.plain(tr, "in_dims", 0), leaves, structure)
     roots = [*args, *kwargs.values()]
@@ -281,7 +283,7 @@ def _apply_vmap(tr: Tracer, made: TransformedValue, args: list[Value], kwargs: d
     out_dims = _out_dims(made.plain(tr, "out_dims", 0), result, structure, len(outputs))
     graph = inside.close(outputs, [])[1]
     dims = (*(dim for dim in in_dims if dim is not None), *(None for _ in inside.region.captures))
-    options = (dims, out_dims, made.plain(tr, "randomness", "error"), chunk_size)
+    options = (dims, out_dims, randomness, chunk_size)
     return unflatten(run_operator(tr, vectorized, *inside.arguments(graph, options, [])), structure)
 
 

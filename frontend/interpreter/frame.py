@@ -12,6 +12,7 @@ from ..bytecode import loop_ends, normalize
 from ..values.base import Raised, Value
 from ..values.cells import CellValue
 from ..values.constants import ConstValue
+from ..values.contexts import ContextValue
 from ..values.exceptions import ExceptionValue
 
 if TYPE_CHECKING:
@@ -112,6 +113,16 @@ class Frame:
                 return frame.handled[-1]
             frame = frame.parent
         return None
+
+    @property
+    def in_try(self) -> bool:
+        """Whether code of the program would run for an exception that is raised here, in this frame or a caller's."""
+        frame: ActiveFrame | None = self
+        while frame is not None:
+            if not self.tr.in_polyfill(frame.code) and _has_handler(frame):
+                return True
+            frame = frame.parent
+        return False
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -223,3 +234,15 @@ class Frame:
             self.push(ConstValue(self.at))
         self.push(raised.value)
         self.pc = target
+
+
+def _has_handler(frame: ActiveFrame) -> bool:
+    """Whether a handler covers the current instruction that does more than leave one of torch's own contexts."""
+    ops, pc = frame.program.ops, frame.at
+    while (handler := ops[pc].handler) is not None:
+        pc, depth, _ = handler
+        if ops[pc].name == "PUSH_EXC_INFO":  # others set the stack right, and raise the exception again
+            leave = frame.stack[depth - 1] if 0 < depth <= len(frame.stack) else None
+            if not isinstance(getattr(leave, "owner", None), ContextValue):
+                return True
+    return False

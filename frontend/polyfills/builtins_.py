@@ -348,9 +348,14 @@ def reversed_(sequence, /):
     return Reversed(sequence, len(sequence) - 1)
 
 
+@stands_for(type(reversed([])))
+class ListReversed(Reversed):
+    pass
+
+
 @method_polyfill(list, "__reversed__")
 def list_reversed(self):
-    return Reversed(self, len(self) - 1)
+    return ListReversed(self, len(self) - 1)
 
 
 @method_polyfill(range, "__reversed__")
@@ -358,6 +363,7 @@ def range_reversed(self):
     return iter(self[::-1])
 
 
+@stands_for(type(iter(int, 1)))
 class CallUntil:
     """What `iter(function, sentinel)` returns: its class has no name in Python."""
 

@@ -386,6 +386,7 @@ class GroupBy(Iterator):
         self.item = item
 
 
+@stands_for(itertools._grouper)
 class Group(Iterator):
     """The second half of what `groupby` gives: it reads on in the iterator of its parent."""
 
@@ -415,6 +416,7 @@ def groupby(iterable, key=None):
     return GroupBy(iter(iterable), key)
 
 
+@stands_for(itertools._tee)
 class Tee(Iterator):
     """One reader of an iterator that several read: a place in the linked list of the items read so far.
 

@@ -49,10 +49,16 @@ def method_polyfill(owner, *names):
 
 
 def stands_for(original):
-    """Register a class as the Python form of a builtin iterator or callable class."""
+    """Register a class as the Python form of a builtin iterator or callable class.
+
+    It takes the name that Python and torch give the original in a text of an instance or in a message.
+    """
+    module = "" if original.__module__ == "builtins" else f"{original.__module__}."
 
     def register(cls):
         STANDS_FOR[cls] = original
+        cls.__name__ = module + original.__name__  # CPython's messages have all of it where a C class has it
+        cls.__qualname__, cls.__module__ = original.__qualname__, original.__module__
         return cls
 
     return register

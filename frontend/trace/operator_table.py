@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 
 # symbol -> (function, special method, reflected method)
@@ -40,15 +41,27 @@ UNARY: dict[str, tuple[Callable, str]] = {
 }
 
 
+def type_text(cls: type) -> str:
+    """What CPython's messages call a class: one that C defines has its module in its name."""
+    of_c = not cls.__flags__ & _HEAP or any(isinstance(raw, _OF_C) for raw in vars(cls).values())
+    if not of_c or cls.__module__ == "builtins":
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_OF_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
+
+
 def unsupported(symbol: str, left: type, right: type) -> str:
     """What Python says where neither side has the operator, after it has asked whether one is a sequence."""
     if symbol.startswith("+") and issubclass(left, _SEQUENCES):
-        return f'can only concatenate {left.__name__} (not "{right.__name__}") to {left.__name__}'
+        return f'can only concatenate {type_text(left)} (not "{type_text(right)}") to {type_text(left)}'
     if symbol in ("*", "*=") and issubclass(left, _SEQUENCES):
-        return f"can't multiply sequence by non-int of type {right.__name__!r}"
+        return f"can't multiply sequence by non-int of type {type_text(right)!r}"
     if symbol in ("*", "*=") and issubclass(right, _SEQUENCES):
-        return f"can't multiply sequence by non-int of type {left.__name__!r}"
-    return f"unsupported operand type(s) for {symbol}: {left.__name__!r} and {right.__name__!r}"
+        return f"can't multiply sequence by non-int of type {type_text(left)!r}"
+    return f"unsupported operand type(s) for {symbol}: {type_text(left)!r} and {type_text(right)!r}"
 
 
 _SEQUENCES = (list, str, tuple)

@@ -249,7 +249,10 @@ class GraphRecorder(SymbolicNumbers):
         node.meta["example_value"] = result
         self.note_new_symbols(node, _operator_name(target))
         self.op_count += 1
-        return self.wrap_result(result, node)
+        made = self.wrap_result(result, node)
+        if self.frame is not None and self.frame.in_try:
+            self.tried.append(made)
+        return made
 
     def _writes(self, kind: str, target: Any, args: list, kwargs: dict) -> bool:
         """Whether an operator that returns its argument writes to it; ``x.to(...)`` may have nothing to do."""

@@ -61,7 +61,7 @@ class BuiltinMethodValue(Value):
 
     def rebuild(self, out: FrameWriter) -> str:
         # by the descriptor itself: the owner's class may override the name
-        raw = _of_class(self.cls, self.name)
+        raw = own_attribute(self.cls, self.name)
         owner = out.value(self.owner)
         if self.cls.__name__.endswith("_iterator"):  # which kind is rebuilt is another question
             return f"{owner}.{self.name}"
@@ -74,7 +74,7 @@ def builtin_method(tr: Tracer, owner: Value, name: str) -> Value:
     cls = owner.pytype()
     if name == "__class__":
         return tr.lift(cls)
-    raw = _of_class(cls, name)
+    raw = own_attribute(cls, name)
     if raw is MISSING:
         raise _no_attribute(tr, cls, name)
     if raw is None or isinstance(raw, str):  # __hash__, __doc__
@@ -82,7 +82,7 @@ def builtin_method(tr: Tracer, owner: Value, name: str) -> Value:
     return BuiltinMethodValue(owner, cls, name)
 
 
-def _of_class(cls: type, name: str) -> Any:
+def own_attribute(cls: type, name: str) -> Any:
     """What a class has for its instances under this name, and not what its metaclass has for the class."""
     return next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), MISSING)
 
@@ -129,7 +129,7 @@ def no_such_method(
     tr: Tracer, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value | None:
     """The program's own AttributeError, where the class has no such name."""
-    if _of_class(cls, name) is MISSING:
+    if own_attribute(cls, name) is MISSING:
         raise _no_attribute(tr, cls, name)
     return None
 
@@ -141,7 +141,7 @@ def constants(
     if kwargs or cls is object or not owner.is_const() or not all(a.is_const() for a in args):
         return None
     found = owner.const(tr)
-    return tr.fold(_of_class(cls, name).__get__(found, type(found)), [a.const(tr) for a in args], {})
+    return tr.fold(own_attribute(cls, name).__get__(found, type(found)), [a.const(tr) for a in args], {})
 
 
 METHOD_ORDER = (own_table, protocol, method_polyfill, no_such_method, constants)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks import OPERATION, GraphBreak
 from ..guards.sources import Attr, Source
-from .base import Value
+from .base import Raised, Value
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -36,6 +36,13 @@ class CellValue(Value):
                 raise GraphBreak(OPERATION, "a variable of an enclosing function that has no value") from None
             self.contents = tr.wrap(contents, source)
         return self.contents
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if name != "cell_contents":
+            return super().getattr(tr, name)
+        if (contents := self.read(tr)) is None:
+            raise Raised(tr.make_exception(ValueError, "Cell is empty"))
+        return contents
 
     def write(self, tr: Tracer, value: Value | None) -> None:
         tr.effects.changed(self)

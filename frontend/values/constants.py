@@ -166,7 +166,8 @@ class ConstValue(Value):
             ask_class(tr, type(self.value), "__iter__")  # which members there are
         elif not isinstance(self.value, (str, bytes)):
             raise Raised(tr.make_exception(TypeError, f"{type(self.value).__name__!r} object is not iterable"))
-        return SequenceIterator([ConstValue(c) for c in self.value])
+        of = self.value if isinstance(self.value, str | bytes) and type(self.value) in (str, bytes) else None
+        return SequenceIterator([ConstValue(c) for c in self.value], of)
 
     def hash_key(self, tr: Tracer) -> Any:
         if self.value != self.value and isinstance(self.value, (float, complex)):

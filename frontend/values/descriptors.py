@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..guards.sources import Attr, Const, Descriptor
 from .base import MISSING, Raised, Value
-from .builtin_methods import BuiltinMethodValue
+from .builtin_methods import BuiltinMethodValue, own_attribute
 from .constants import ConstValue
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class MethodValue(Value):
             return self.owner
         if name == "__call__":
             return self
+        if name == "__class__":
+            return tr.lift(types.MethodType)
+        if name != "__doc__" and own_attribute(types.MethodType, name) is not MISSING:
+            raise self.not_understood(f"attribute {name!r} of {self.describe()}")  # it is not the function's
         return self.function.getattr(tr, name)
 
     def rebuild(self, out: FrameWriter) -> str:

@@ -12,7 +12,7 @@ from ..breaks import C_FUNCTION, DISABLED, GraphBreak
 from ..guards.kinds.objects import Is, NoAttribute
 from ..guards.sources import Argument, Attr, ClosureCell, Const, Item, Source
 from .base import MISSING, Raised, Value
-from .builtin_methods import BuiltinMethodValue
+from .builtin_methods import BuiltinMethodValue, own_attribute
 from .cells import CellValue
 from .constants import ConstValue
 from .containers.mappings import DictValue
@@ -109,6 +109,10 @@ class FunctionValue(Value):
                 return self._annotations(tr)
             if name == "__type_params__" and sys.version_info >= (3, 12):
                 return TupleValue([])  # type parameters are made by an intrinsic, which ends the graph
+            if name == "__closure__":
+                return TupleValue(list(self.closure)) if self.closure else ConstValue(None)
+            if own_attribute(types.FunctionType, name) is not MISSING:
+                raise self.not_understood(f"attribute {name!r} of {self.describe()}")
             raise Raised(tr.make_exception(AttributeError, f"'function' object has no attribute {name!r}"))
         try:
             obj = getattr(self.fn, name)
@@ -226,7 +230,11 @@ class CodeValue(Value):
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "replace":
             return BuiltinMethodValue(self, types.CodeType, name)
-        return tr.lift(getattr(self.code, name))
+        try:
+            value = getattr(self.code, name)
+        except AttributeError as error:
+            raise Raised(tr.exception(error)) from None
+        return tr.lift(value)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name != "replace":

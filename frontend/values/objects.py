@@ -21,6 +21,7 @@ from .constants import ConstValue
 from .containers.iterators import UserIterator
 from .containers.sequences import TupleValue
 from .descriptors import SLOT_WRAPPERS, bind_class_attribute, is_c_method
+from .facets import originals
 from .scalars import draw
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ class ObjectValue(Value):
 
     def find(self, tr: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, with None for AttributeError."""
+        if self.cls in STANDS_FOR and name != "__class__" and name not in originals.names_of(self.cls):
+            return originals.attribute(tr, self, name)
         if (stored := tr.effects.class_attribute(self.cls, name)) is not None:
             return self.own(tr, name, shadows=True) or stored
         raw = tr.static_lookup(self.cls, name)
@@ -245,6 +248,8 @@ class ObjectValue(Value):
 
     def set_plain(self, tr: Tracer, name: str, value: Value) -> None:
         """``object.__setattr__``."""
+        if self.cls in STANDS_FOR and name not in originals.names_of(self.cls):
+            raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
         if self._accepts(name, MISSING) and tr.effects.class_attribute(self.cls, name) is not None:  # no descriptor
             self.store(tr, name, value)
             return
@@ -508,9 +513,7 @@ class ObjectValue(Value):
         if self.obj is not MISSING:
             return out.names.const(self.obj)
         if self.cls in STANDS_FOR and self not in out.unseen:
-            raise GraphBreak(
-                NOT_REBUILDABLE, f"{self.pytype().__name__} object was created inside the graph and must outlive it"
-            )
+            return originals.rebuilt(out, self)
         cls = out.names.const(self.cls)
         storage = self._storage
         if storage is not None and isinstance(storage, (TupleValue, ConstValue)):

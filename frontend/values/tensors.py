@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -210,6 +211,8 @@ class TensorValue(GraphValue):
         if raw is MISSING:
             message = f"'{self.cls.__name__}' object has no attribute '{name}'"
             raise Raised(tr.make_exception(AttributeError, message))
+        if raw is None or isinstance(raw, str):  # __doc__
+            return ConstValue(raw)
         return TensorMethodValue(self, name)
 
     def _of_the_program(self, tr: Tracer, name: str, raw: Any) -> Value:
@@ -336,7 +339,7 @@ class TensorValue(GraphValue):
             return array_of(tr, self)
         if name in _TO_PYTHON:
             return self._to_python(tr, name, args)
-        if name == "register_hook" and (meaning := tr.meaning_of(torch.Tensor.register_hook)) is not None:
+        if name in ("register_hook", "retain_grad") and (meaning := tr.meaning_of(getattr(torch.Tensor, name))):
             return meaning(tr, [self, *args], kwargs)
         if name in _BY_FUNCTION and (meaning := tr.meaning_of(getattr(torch, name))) is not None:
             return meaning(tr, [self, *args], kwargs)
@@ -451,6 +454,9 @@ class TensorValue(GraphValue):
         return variable
 
 
+_NO_NUMBERS = torch.empty(0)  # whose methods have the same names and texts
+
+
 class TensorMethodValue(Value):
     """A tensor's method, not called yet."""
 
@@ -462,7 +468,7 @@ class TensorMethodValue(Value):
         self.source = None
 
     def pytype(self) -> type:
-        return type(torch.Tensor.add)
+        return type(getattr(_NO_NUMBERS, self.name))
 
     def describe(self) -> str:
         return f"method {self.name} of {self.owner.describe()}"
@@ -476,7 +482,15 @@ class TensorMethodValue(Value):
     def getattr(self, tr: Tracer, name: str) -> Value:
         if name == "__self__":
             return self.owner
-        return tr.lift(getattr(getattr(torch.Tensor, self.name), name))
+        if name == "__class__":
+            return tr.lift(self.pytype())
+        try:
+            value = getattr(getattr(_NO_NUMBERS, self.name), name)
+        except AttributeError as error:
+            raise Raised(tr.exception(error)) from None
+        if isinstance(value, (types.BuiltinMethodType, types.MethodWrapperType)):  # bound to that tensor
+            raise self.not_understood(f"attribute {name!r} of {self.describe()}")
+        return tr.lift(value)
 
     def rebuild(self, out: FrameWriter) -> str:
         return f"{out.value(self.owner)}.{self.name}"

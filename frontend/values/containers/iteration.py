@@ -38,17 +38,18 @@ class IteratorValue(Value):
 
 
 class SequenceIterator(IteratorValue):
-    """Over a fixed list of values."""
+    """Over a fixed list of values; ``of`` is the text or the bytes that they are the elements of."""
 
-    __slots__ = ("items", "position")
+    __slots__ = ("items", "of", "position")
 
-    def __init__(self, items: list[Value]) -> None:
+    def __init__(self, items: list[Value], of: str | bytes | None = None) -> None:
         self.items = items
+        self.of = of
         self.position = 0
         self.source = None
 
     def pytype(self) -> type:
-        return type(iter(()))
+        return type(iter(())) if self.of is None else type(iter(self.of))
 
     def next(self, tr: Tracer) -> Value | None:
         if self.position >= len(self.items):
@@ -57,4 +58,6 @@ class SequenceIterator(IteratorValue):
         return self.items[self.position - 1]
 
     def rebuild(self, out: FrameWriter) -> str:
+        if self.of is not None:
+            return f"iter({self.of[self.position :]!r})"
         return f"iter({out.container('[', ']', self.items[self.position :])})"

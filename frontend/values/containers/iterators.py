@@ -18,7 +18,7 @@ from ...guards.sources import Item, IteratedDict, IteratorArguments
 from ..base import Raised, Value
 from ..constants import ConstValue
 from .generators import wrap_generator
-from .iteration import IteratorValue
+from .iteration import IteratorValue, SequenceIterator
 from .mappings import DictIterator
 from .sequences import LiveIterator, RangeIterator, TupleValue
 
@@ -223,6 +223,9 @@ def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     if isinstance(contents, range):
         tr.guards.equals(Item(arguments, 0), contents)
         return ExistingIterator(obj, RangeIterator(contents[start:]), source)
+    if type(contents) in (str, bytes):
+        tr.guards.equals(Item(arguments, 0), contents)
+        return ExistingIterator(obj, SequenceIterator(list(map(ConstValue, contents[start:]))), source)
     if type(contents) not in (list, tuple):
         return None
     owner: Any = tr.wrap(contents, Item(arguments, 0))
@@ -253,7 +256,8 @@ _OVER_DICTS: dict[type, str] = {
     type(iter({}.items())): "items",
 }
 _READABLE: tuple[type, ...] = (
-    type(iter([])), type(iter(())), type(iter(range(0))), enumerate, zip, map,
+    type(iter([])), type(iter(())), type(iter(range(0))), enumerate, zip, map, type(iter("")), type(iter("\xff")),
+    type(iter(b"")),
 )  # fmt: skip
 
 

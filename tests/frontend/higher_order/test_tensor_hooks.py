@@ -80,11 +80,38 @@ def is_returned(x, w):
     return (y * y).sum(), y
 
 
+def by_what_was_used(x, w):
+    """An ``autograd`` that sees a graph as one step would find no gradient."""
+    y = x * w
+    z = (y**3).sum()
+    return z, torch.autograd.grad(z, y, retain_graph=True, allow_unused=True)[0]
+
+
+def retained_after_use(x, w):
+    y = x * w
+    z = (y**3).sum()
+    y.retain_grad()
+    z.backward(retain_graph=True)
+    return z, y.grad
+
+
 ONE_GRAPH = [two_hooks, clipped, changed_afterwards]
 
 
 @pytest.mark.parametrize(
-    "function", [*ONE_GRAPH, outlives, is_returned, used_before, of_a_view, notes, removed, of_an_argument]
+    "function",
+    [
+        *ONE_GRAPH,
+        outlives,
+        is_returned,
+        used_before,
+        of_a_view,
+        notes,
+        removed,
+        of_an_argument,
+        by_what_was_used,
+        retained_after_use,
+    ],
 )
 def test_hooks_are_as_in_eager(function):
     compiled = torchmux.compile(function, backend="aot_eager", fullgraph=function in ONE_GRAPH)

@@ -460,3 +460,18 @@ def test_what_is_returned_beside_the_result_are_tensors(aux):
     with pytest.raises(RuntimeError) as found:
         torchmux.compile(differentiated, backend="eager")(x)
     assert str(found.value) == str(expected.value)
+
+
+def test_chunks_that_draw_alike(backend):
+    """torch puts the random state back for each chunk, which a compiler would not see."""
+
+    def drawn(x):
+        return vmap(lambda row: row + torch.rand(4), randomness="same", chunk_size=2)(x)
+
+    compiled = torchmux.compile(drawn, backend=backend)
+    torch.manual_seed(0)
+    expected = drawn(torch.zeros(5, 4))
+    torch.manual_seed(0)
+    found = compiled(torch.zeros(5, 4))
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(found[0], found[4])

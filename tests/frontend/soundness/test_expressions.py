@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import enum
 import itertools
+import operator
+import pickle
 import re
 import types
 from pathlib import Path
@@ -26,7 +28,7 @@ class Text(str):
 Pair = collections.namedtuple("Pair", "x y", defaults=[7])
 _NAMES = {
     "torch": torch, "collections": collections, "enum": enum, "itertools": itertools, "types": types, "Text": Text,
-    "Pair": Pair,
+    "Pair": Pair, "operator": operator, "pickle": pickle,
 }  # fmt: skip
 
 

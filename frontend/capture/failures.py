@@ -1,0 +1,136 @@
+"""Graphs that fail where the program could tell: inside of its own try statement, or after a side effect.
+
+The compiled code runs its graph ahead of the frame's side effects, and outside of its ``try`` and ``with`` statements.
+If an operator raises, for values that it refuses, the call starts again in eager, where the program's own handlers and
+effects come in their order.  That is so only for an error of the program's own, which the graph raises uncompiled as
+well; a compiler's error leaves the call.
+
+What the call has done until then must not show: a graph that writes to its inputs does not start again.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchmux import torch_internals as ti
+from torchmux.registry.errors import TorchmuxError
+
+from .. import logs
+from ..bytecode import parameters
+from ..guards.sources import Cell, Local
+from ..values.tensors import TensorValue
+from .assumed_branches import arguments_in_order, leaves_no_trace
+from .tracebacks import starts_again
+
+if TYPE_CHECKING:
+    from ..trace.tracer import FrameWriter, Tracer
+
+_RANDOM = re.compile(
+    r"rand|drop|bernoulli|normal|multinomial|poisson|exponential_|uniform|cauchy_|geometric_|rrelu|attention"
+)
+
+
+def would_show(tr: Tracer) -> bool:
+    """Whether it shows if the recorded graph fails, and starting again hides it."""
+    if not (tr.tried or tr.effects) or tr.expectations or tr.draws or tr.calls_first:
+        return False
+    return leaves_no_trace(tr) and not tr.put_back
+
+
+def keep_tried(tr: Tracer, out: FrameWriter) -> None:
+    """Have the graph return what nothing uses, where the program only tries whether it can be computed."""
+    for value in tr.tried:
+        if isinstance(value, TensorValue) and value.node.graph is tr.main and value.node not in tr.hooked:
+            if not value.node.users and value.node.op in ("call_function", "call_method"):
+                out.graph_output(value)
+
+
+class FailureCheck:
+    """The lines of a frame function that run a graph, and the frame in eager if it fails.
+
+    If the frame continues after the graph (``ends`` is false), the function returns whether it does, and the values.
+    """
+
+    def __init__(self, tr: Tracer, out: FrameWriter, ends: bool = True) -> None:
+        self.ends = ends
+        code = tr.code
+        self.eagerly = Eagerly(code, tr.root.namespace)
+        self.arguments = [out.load(Local(name)) for name in parameters(code)]
+        self.cells = [out.load(Cell(name)) for name in code.co_freevars]
+        self.is_random = any(_RANDOM.search(_name(node.target)) for node in tr.main.nodes)
+
+    def lines(self, out: FrameWriter, call: str, inputs: str) -> list[str]:
+        """``call`` runs the graph on ``inputs``, "(a, b)", and stores its results."""
+        arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
+        eagerly = out.names.const(self.eagerly)
+        state = f"state = {out.names.const(torch.default_generator.get_state)}()" if self.is_random else "state = None"
+        result = f"{eagerly}(({arguments}), ({cells}))"
+        return [
+            state,
+            "failed = False",
+            "try:",
+            f"    {call}",
+            "except Exception as error:",
+            f"    if not {eagerly}.raises_too(error, state){inputs}:",
+            "        raise",
+            "    failed = True",
+            "if failed:",
+            f"    return {result if self.ends else f'True, {result}'}",
+        ]
+
+
+class Eagerly:
+    """Runs a call in eager from its beginning, after its graph has failed; ``plain`` runs the graph uncompiled."""
+
+    def __init__(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
+        self.code = code
+        self.namespace = namespace
+        self.plain: Callable[..., Any] | None = None
+
+    def raises_too(self, error: Exception, state: torch.Tensor | None) -> Callable[..., bool]:
+        """A function of the graph's inputs: whether the program itself raises such an error, as the graph uncompiled.
+
+        It puts the random state back to ``state``.
+        """
+        return functools.partial(self._raises_too, error, state)
+
+    def _raises_too(self, error: Exception, state: torch.Tensor | None, *inputs: Any) -> bool:
+        if isinstance(error, TorchmuxError) or self.plain is None:
+            return False
+        previous = ti.set_eval_frame(None)
+        try:
+            if state is not None:
+                torch.default_generator.set_state(state)
+            self.plain(*inputs)
+        except Exception as own:
+            return type(own) is type(error)
+        else:
+            return False
+        finally:
+            ti.set_eval_frame(previous)
+            if state is not None:
+                torch.default_generator.set_state(state)
+
+    def __call__(self, arguments: tuple, cells: tuple) -> Any:
+        code = self.code
+        logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "an operator of its graph raised an exception")
+        function = types.FunctionType(code, self.namespace, code.co_name, None, cells)
+        positional, named = arguments_in_order(code, arguments)
+        previous = ti.set_eval_frame(None)
+        try:
+            return function(*positional, **named)
+        finally:
+            ti.set_eval_frame(previous)
+
+
+starts_again(Eagerly.__call__)
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
