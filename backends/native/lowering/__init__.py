@@ -13,6 +13,7 @@ from . import (
     complex_numbers as complex_numbers,
     convolutions as convolutions,
     creation as creation,
+    float8 as float8,
     indexing as indexing,
     joining as joining,
     norms as norms,
