@@ -194,8 +194,13 @@ def _tree(p: Any) -> Any:
     return seen
 
 
-infer("kv/rms-row", lambda x, r, w: (lambda h: (h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6) * w, h))(x + r),
-      T(1, 1, 577), T(1, 1, 577), T(577))  # fmt: skip
+infer("kv/rms-row", lambda x, r, w: _rms(x + r, w), T(1, 1, 577), T(1, 1, 577), T(577))
+
+
+def _rms(h: Any, w: Any) -> Any:
+    return h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6) * w, h
+
+
 infer("kv/swiglu-row", lambda x, g, u, d: (F.silu(x @ g) * (x @ u)) @ d, T(1, 96), T(96, 257), T(96, 257), T(257, 96))
 infer("kv/logit-chain", lambda x: ((30 * (x / 30).tanh()).masked_fill(x < -2, float("-inf")) / 0.7).log_softmax(-1),
       T(1, 5003, dtype=bf16))  # fmt: skip

@@ -213,7 +213,12 @@ module("further/capsules-train", Capsule, T(5, 12, 6), training=True)
 for kind, dtype in (("bf16", bf16), ("f16", f16)):
     module(f"further/highway-autocast-{kind}", Highway, T(17, 29), autocast=dtype, tolerance=2e-2)
 module("further/highway-autocast-train", Highway, T(17, 29), training=True, autocast=bf16, tolerance=2e-2)
-module("further/conv-cl-train", lambda: nn.Sequential(nn.Conv2d(3, 7, 3), nn.GroupNorm(1, 7), nn.SiLU(), nn.Conv2d(7, 5, 1)),
-       T(2, 3, 17, 19, layout="channels_last"), training=True, channels_last=True)  # fmt: skip
+module(
+    "further/conv-cl-train",
+    lambda: nn.Sequential(nn.Conv2d(3, 7, 3), nn.GroupNorm(1, 7), nn.SiLU(), nn.Conv2d(7, 5, 1)),
+    T(2, 3, 17, 19, layout="channels_last"),
+    training=True,
+    channels_last=True,
+)
 module("further/autocast-cnn", lambda: nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.Conv2d(8, 17, 1)),
        T(1, 3, 33, 33), autocast=bf16)  # fmt: skip
