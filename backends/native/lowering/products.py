@@ -36,11 +36,25 @@ def product(program: Program, left: Value, right: Value, *, exact: bool = False)
         return _computed(program, left, right, exact)
     if program.own_products and program.forms.is_thin(left, right):
         return _thin(program, left, right)
+    if program.own_products and _is_one_column(left, right):
+        turned = right.permute(_TURNED[right.rank]), left.permute(_TURNED[left.rank])
+        if program.forms.computes_operand(*turned):
+            return _computed(program, *turned, exact).permute(_TURNED[left.rank])
     unit = program.forms.row_unit(left, right)
     operands = _operand(program, left, unit), _operand(program, right, unit)
     buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
     program.add(Product(buffer, *operands, unit=unit))
     return program.stored(buffer)
+
+
+_TURNED = {2: (1, 0), 3: (0, 2, 1)}
+"""The order of the dimensions of transposed matrices."""
+
+
+def _is_one_column(left: Value, right: Value) -> bool:
+    """Whether vectors of half precision are multiplied from the right: as rows, they are read as they lie."""
+    is_half = compute_type(left.dtype) is not left.dtype
+    return is_half and type(right.sizes[-1]) is int and right.sizes[-1] == 1 and left.rank == right.rank
 
 
 def _shared(left: Value, right: Value) -> tuple[Value, Value] | None:
