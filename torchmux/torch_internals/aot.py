@@ -50,8 +50,8 @@ def checks_without_tokens() -> Iterator[None]:
     """
     from torch._library import simple_registry
 
-    found = getattr(simple_registry.singleton.find("aten::_linalg_check_errors"), "effect", None)
-    before = None if found is None else found.effect
+    found: Any = getattr(simple_registry.singleton.find("aten::_linalg_check_errors"), "effect", None)
+    before = getattr(found, "effect", None)
     if before is None:  # a version of torch that makes no effect of it
         yield
         return
