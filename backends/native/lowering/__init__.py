@@ -23,7 +23,6 @@ from . import (
     reductions as reductions,
     resampling as resampling,
     scatters as scatters,
-    searches as searches,
     views as views,
     windows as windows,
 )
