@@ -36,10 +36,8 @@ def product(program: Program, left: Value, right: Value, *, exact: bool = False)
         return _computed(program, left, right, exact)
     if program.own_products and program.forms.is_thin(left, right):
         return _thin(program, left, right)
-    if program.own_products and _is_one_column(left, right):
-        turned = right.permute(_TURNED[right.rank]), left.permute(_TURNED[left.rank])
-        if program.forms.computes_operand(*turned):
-            return _computed(program, *turned, exact).permute(_TURNED[left.rank])
+    if program.own_products and (turned := _turned(program, left, right)) is not None:
+        return _computed(program, *turned, exact).permute(_TURNED[left.rank])
     unit = program.forms.row_unit(left, right)
     operands = _operand(program, left, unit), _operand(program, right, unit)
     buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
@@ -51,10 +49,22 @@ _TURNED = {2: (1, 0), 3: (0, 2, 1)}
 """The order of the dimensions of transposed matrices."""
 
 
-def _is_one_column(left: Value, right: Value) -> bool:
-    """Whether vectors of half precision are multiplied from the right: as rows, they are read as they lie."""
+def _turned(program: Program, left: Value, right: Value) -> tuple[Value, Value] | None:
+    """A column of half precision as a row, times the transposed matrices, which are read as they lie; None if the
+    library is to compute the product."""
     is_half = compute_type(left.dtype) is not left.dtype
-    return is_half and type(right.sizes[-1]) is int and right.sizes[-1] == 1 and left.rank == right.rank
+    if not is_half or type(right.sizes[-1]) is not int or right.sizes[-1] != 1 or left.rank != right.rank:
+        return None
+
+    def computed() -> tuple[Value, Value] | None:
+        found = right.permute(_TURNED[right.rank]), left.permute(_TURNED[left.rank])
+        return found if program.forms.computes_operand(*found) else None
+
+    turned = computed()
+    if turned is None and left.place is None:
+        program.realize(left)  # as the library asks for it too
+        turned = computed()
+    return turned
 
 
 def _shared(left: Value, right: Value) -> tuple[Value, Value] | None:

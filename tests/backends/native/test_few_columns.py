@@ -88,8 +88,17 @@ def test_gradients() -> None:
 def test_matrices_times_a_vector_in_half_precision(dtype: torch.dtype) -> None:
     """One column is read as a row, in each layout of the matrices; the library is not called."""
 
+    places = torch.tensor([2, 0, 0])
+
     def function(a: Tensor, v: Tensor, w: Tensor) -> list[Tensor]:
-        return [a @ v, a.mT @ w, a[0] @ v[0], a[1, :, :5] @ v[1, :5] + 1, torch.einsum("bij,bj->bi", a, v[..., 0])]
+        return [
+            a @ v,
+            a.mT @ w,
+            a[0] @ v[0],
+            a[1, :, :5] @ v[1, :5] + 1,
+            torch.einsum("bij,bj->bi", a, v[..., 0]),
+            a[places] @ v,
+        ]
 
     a, v, w = (torch.randn(sizes, dtype=dtype) for sizes in ((3, 37, 20), (3, 20, 1), (3, 37, 1)))
     compiled = torchmux.compile(function, backend="native", fullgraph=True)
