@@ -38,6 +38,28 @@ def test_unused_draws_stay() -> None:
     assert counts == [1]
 
 
+@checks("checks_without_tokens")
+def test_checks_are_plain_calls() -> None:
+    seen = []
+
+    def look(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        seen.append([node for node in gm.graph.nodes if "effects" in str(node.target)])
+        return gm.forward
+
+    def traced() -> None:
+        gm = torch.fx.symbolic_trace(lambda x: (torch.linalg.inv(x),))
+        with ti.tracing_context(ti.new_fake_mode()):
+            ti.aot_autograd()(gm, [torch.eye(2)], fw_compiler=look)
+
+    with ti.checks_without_tokens():
+        traced()
+    assert not seen[0]
+    traced()
+    with ti.checks_without_tokens():  # what it changes is as it was
+        traced()
+    assert not seen[2]
+
+
 @checks("written_inputs", "count_of_results")
 def test_what_a_forward_graph_writes() -> None:
     def program(x: torch.Tensor, buffer: torch.Tensor) -> tuple[torch.Tensor, ...]:

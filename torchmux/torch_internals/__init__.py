@@ -35,6 +35,7 @@ from .aot import (
     Returns,
     aot_autograd,
     ask_torch_for_constants,
+    checks_without_tokens,
     compiled_function,
     count_of_results,
     draws_have_effects,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -37,6 +39,27 @@ def draws_have_effects() -> Any:
     from torch._inductor import config
 
     return config.patch(fallback_random=True)
+
+
+@contextlib.contextmanager
+def checks_without_tokens() -> Iterator[None]:
+    """Context manager under which a trace calls ``_linalg_check_errors`` as it is.
+
+    AOTAutograd threads a tensor through its calls, so that they stay and keep their order.  That takes a call several
+    times as long as the linear algebra that it checks.  Who uses this keeps the calls where they are.
+    """
+    from torch._library import simple_registry
+
+    found: Any = getattr(simple_registry.singleton.find("aten::_linalg_check_errors"), "effect", None)
+    before = getattr(found, "effect", None)
+    if before is None:  # a version of torch that makes no effect of it
+        yield
+        return
+    found.register(None)
+    try:
+        yield
+    finally:
+        found.register(before)
 
 
 def inputs_are_mutated() -> bool:

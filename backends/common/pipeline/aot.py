@@ -31,14 +31,13 @@ from .decompose import (
     checks,
     corrections,
     differentiated_whole,
-    draws_kept,
     drop_dead_code,
     formulas_as_in_eager,
     kept_whole,
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint
-from .saved import bases_saved, results_apart, signs_saved, without_detaching
+from .saved import bases_saved, draws_kept, results_apart, signs_saved, without_detaching
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -258,6 +257,7 @@ def _through_autograd(
             guess_tangent_strides_as_outputs=not overlap.may_be_returned(gm),
         ),
         internals.draws_have_effects(),
+        internals.checks_without_tokens(),
         recurrent_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),
         differentiated_whole(whole),

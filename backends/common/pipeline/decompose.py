@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.node import has_side_effect
 
@@ -301,7 +301,9 @@ def draws_nothing(node: Node) -> bool:
     return False
 
 
-has_side_effect(torch.ops.aten._assert_async.default)  # torch knows that of the one with a message only
+CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._linalg_check_errors.default)
+for _check in CHECKS:  # torch knows that of others
+    has_side_effect(_check)
 
 
 def drop_dead_code(graph: torch.fx.Graph) -> None:
@@ -517,60 +519,3 @@ def _decline_to_tracer(op: Any, formula: Callable[..., Any] | None, *args: Any, 
     if formula is not None:  # of Python: C++ may not know symbolic sizes
         return formula(*args, **kwargs)
     return internals.run_kernel(op, internals.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
-
-
-def draws_kept(split: Callable[..., tuple[GraphModule, GraphModule]]) -> Callable[..., tuple[GraphModule, GraphModule]]:
-    """A partition function that puts the draws which ``split`` drops back into the forward graph, in their order.
-
-    torch's split of a training graph keeps what the results need.  A draw that nothing uses still advances the
-    generator: without it, every later one would have other numbers than in eager.
-    """
-
-    def split_and_keep(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
-        before = Graph()
-        ends = before.graph_copy(joint.graph, {})
-        before.output(ends)
-        forward, backward = split(joint, *args, **more)
-        present = {node.name for part in (forward, backward) for node in part.graph.nodes}
-        # A draw that backward repeats has another name, as part of an operator that saves the generator's state.
-        lost = [
-            node
-            for node in before.nodes
-            if is_random(node.target) and present.isdisjoint((node.name, *(user.name for user in node.users)))
-        ]
-        for node in lost:
-            _put_back(node, before, forward)
-        if lost:
-            forward.recompile()
-        return forward, backward
-
-    return split_and_keep
-
-
-def _put_back(draw: Node, before: Graph, forward: GraphModule) -> None:
-    """Compute ``draw`` in ``forward`` as well, where it stands in the graph ``before`` the split."""
-    place = {node.name: number for number, node in enumerate(before.nodes)}
-    there = {node.name: node for node in forward.graph.nodes}
-    needed = _needed(draw, there)
-    if any(node.op == "placeholder" for node in needed):  # it belongs to the backward pass
-        return
-    after = next(
-        node
-        for node in forward.graph.nodes
-        if node.op == "output" or (node.op != "placeholder" and place.get(node.name, -1) > place[draw.name])
-    )
-    with forward.graph.inserting_before(after):
-        for node in sorted(needed, key=lambda node: place[node.name]):
-            made = forward.graph.node_copy(node, lambda value: there[value.name])
-            there[node.name] = made
-
-
-def _needed(node: Node, there: dict[str, Node]) -> set[Node]:
-    """``node`` and what it is computed from, but for what is ``there``."""
-    found, open_ = set(), [node]
-    while open_:
-        each = open_.pop()
-        if each not in found and each.name not in there:
-            found.add(each)
-            open_ += each.all_input_nodes
-    return found

@@ -1,4 +1,4 @@
-"""What a forward graph saves for its backward graph: what views show, rather than the views.
+"""What a forward graph saves for its backward graph: what views show, rather than the views.  And what stays in both.
 
 The trace saves the transposed weight of each linear layer, and often both a tensor and a view of it.  Each takes a call
 of torch's in the forward pass, and memory of a runtime that returns no views.  The backward graph makes them itself.
@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy
 
 from . import aliasing
+from .decompose import CHECKS, is_random
 
 Split = Callable[..., tuple[GraphModule, GraphModule]]
 
@@ -205,3 +206,65 @@ def _view_again(chain: list[Node], taken: dict[str, Node], backward: Graph, plac
             at = made[view] = backward.node_copy(view, lambda n: made[n])
     placeholder.replace_all_uses_with(at)
     backward.erase_node(placeholder)
+
+
+def draws_kept(split: Split) -> Split:
+    """A partition function that puts the draws and checks which ``split`` drops back, in their order.
+
+    torch's split of a training graph keeps what the results need.  A draw that nothing uses still advances the
+    generator: without it, every later one would have other numbers than in eager.  Nothing uses a check either.
+    """
+
+    def split_and_keep(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
+        before = Graph()
+        ends = before.graph_copy(joint.graph, {})
+        before.output(ends)
+        forward, backward = split(joint, *args, **more)
+        present = {node.name for part in (forward, backward) for node in part.graph.nodes}
+        # A draw that backward repeats has another name, as part of an operator that saves the generator's state.
+        lost = [
+            node
+            for node in before.nodes
+            if (is_random(node.target) or node.target in CHECKS)
+            and present.isdisjoint((node.name, *(user.name for user in node.users)))
+        ]
+        for node in lost:
+            # A draw of the backward pass is left out.
+            if not _put_back(node, before, forward) and node.target in CHECKS and not _put_back(node, before, backward):
+                raise RuntimeError(f"a check of the backward pass needs what forward does not save: {node.target}")
+        if lost:
+            forward.recompile()
+            backward.recompile()
+        return forward, backward
+
+    return split_and_keep
+
+
+def _put_back(lost: Node, before: Graph, part: GraphModule) -> bool:
+    """Compute ``lost`` in ``part`` as well, where it stands in the graph ``before`` the split; False if it cannot."""
+    place = {node.name: number for number, node in enumerate(before.nodes)}
+    there = {node.name: node for node in part.graph.nodes}
+    needed = _needed(lost, there)
+    if any(node.op == "placeholder" for node in needed):  # it belongs to the other pass
+        return False
+    after = next(
+        node
+        for node in part.graph.nodes
+        if node.op == "output" or (node.op != "placeholder" and place.get(node.name, -1) > place[lost.name])
+    )
+    with part.graph.inserting_before(after):
+        for node in sorted(needed, key=lambda node: place[node.name]):
+            made = part.graph.node_copy(node, lambda value: there[value.name])
+            there[node.name] = made
+    return True
+
+
+def _needed(node: Node, there: dict[str, Node]) -> set[Node]:
+    """``node`` and what it is computed from, but for what is ``there``."""
+    found, open_ = set(), [node]
+    while open_:
+        each = open_.pop()
+        if each not in found and each.name not in there:
+            found.add(each)
+            open_ += each.all_input_nodes
+    return found

@@ -35,7 +35,7 @@ class Buffer:
     ``kind`` is "input", "temp" or "output", or "row" for scratch memory of a kernel; ``sizes`` and ``strides`` are
     those of the tensor that torch sees if it sees it.  ``numel`` counts the elements from the first to the last.
     Complex numbers are ``pairs`` of a real part and an imaginary part: ``dtype`` is that of the parts, ``numel`` counts
-    these, and positions in the buffer are theirs.
+    these, and positions in the buffer are theirs.  Bytes may be ``seen_as`` numbers of 8 bits by torch.
     ``shows`` is the input whose memory the buffer is, as numbers of another dtype; nothing writes to that input.
     ``over`` is the input that the buffer is the new content of, and whose memory it shares.  What is ``rewritten`` has
     elements that are written more than once: it holds something before the first item that writes to it, which is the
@@ -53,11 +53,12 @@ class Buffer:
     rewritten: bool = False
     begins: Buffer | None = None
     pairs: bool = False
+    seen_as: torch.dtype | None = None
 
     @property
     def tensor_dtype(self) -> torch.dtype:
         """The dtype of the tensor that torch sees."""
-        return self.dtype.to_complex() if self.pairs else self.dtype
+        return self.seen_as or (self.dtype.to_complex() if self.pairs else self.dtype)
 
     @property
     def numel(self) -> Index:

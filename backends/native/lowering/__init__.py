@@ -13,6 +13,7 @@ from . import (
     complex_numbers as complex_numbers,
     convolutions as convolutions,
     creation as creation,
+    float8 as float8,
     indexing as indexing,
     joining as joining,
     norms as norms,
@@ -22,7 +23,6 @@ from . import (
     reductions as reductions,
     resampling as resampling,
     scatters as scatters,
-    searches as searches,
     views as views,
     windows as windows,
 )

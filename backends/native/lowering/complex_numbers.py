@@ -263,9 +263,9 @@ def _view_dtype(ctx: Context, a: Value, dtype: torch.dtype) -> Value:
         return a
     if a.dtype.is_complex or dtype.is_complex:
         return _as_parts(ctx, a, dtype)
-    shown = _shown(ctx, a, dtype)
-    if shown is not None:
-        return shown
+    found = shown(ctx, a, dtype)
+    if found is not None:
+        return found
     if a.dtype in _REFUSED or dtype in _REFUSED:
         raise Unsupported(f"{a.dtype} seen as {dtype}")
     if a.dtype.itemsize == dtype.itemsize:
@@ -273,7 +273,7 @@ def _view_dtype(ctx: Context, a: Value, dtype: torch.dtype) -> Value:
     return _narrowed(ctx, a, dtype) if dtype.itemsize < a.dtype.itemsize else _widened(ctx, a, dtype)
 
 
-def _shown(ctx: Context, a: Value, dtype: torch.dtype) -> Value | None:
+def shown(ctx: Context, a: Value, dtype: torch.dtype) -> Value | None:
     """An input that the graph does not write to, as its memory is; None where it is computed with."""
     if a.place is None or dtype in _REFUSED or ctx.program.device.type != "cpu":
         return None

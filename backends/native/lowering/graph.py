@@ -23,7 +23,7 @@ from ..ir.program import Extent, Program, Solved, TensorRef
 from ..ir.values import Place, Value
 from ..rewrites.decisive import decisive
 from ..rewrites.freezing import is_frozen
-from . import Context, calls, complex_numbers, table
+from . import Context, calls, complex_numbers, float8, table
 from .pointwise import converted
 from .registry import COMPLEX, KEEP_COST, SUPPORTED, as_stored
 from .writes import Writes, is_write, values_in
@@ -266,6 +266,8 @@ class _Lowering:
                 continue
             assert value.place is not None
             value.place.buffer.kind = "output"
+            if float8.is_float8(result):
+                value.place.buffer.seen_as = fake.dtype
             returned.add(value.place.buffer)
             self.program.outputs.append(
                 TensorRef(value.place.buffer, value.sizes, strides, value.place.offset, fake.is_conj())
@@ -412,8 +414,9 @@ def _is_negative(value: Any) -> bool:
 def _lowering_of(node: Node) -> Any:
     """The lowering of ``node``, if there is one."""
     values = _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)])
-    known = complex_numbers.table if complex_numbers.has_complex(values) else table
-    return known.get(node.target)
+    if complex_numbers.has_complex(values):
+        return complex_numbers.table.get(node.target)
+    return (float8.table if float8.concerns(node) else table).get(node.target)
 
 
 def _times_used(node: Node) -> int:
@@ -478,6 +481,8 @@ def _same_layout(sizes: Any, found: Any, wanted: Any) -> bool:
 
 
 def _check_dtypes(node: Node) -> None:
+    if float8.concerns(node) and float8.is_lowered(node):
+        return
     passed_on = _lowering_of(node) is None  # to torch's operator, which may know more types
     for value in _tensors([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]):
         if value.dtype in COMPLEX:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -28,14 +28,34 @@ from .windows import FLOATS, MOST_TAPS, Window, held, in_pieces, is_plain, layou
 
 _LEAST_TAPS = 16
 """Windows of fewer elements are read at once."""
+_JOINED = 8
+"""So many elements, or parts of a long window, are joined in one pass."""
 Finish = Callable[[Node, Any], Node]
+Element = Callable[[Any, Sequence[bool]], Node]
+
+
+class Part(NamedTuple):
+    """Element ``tap`` of each window over ``value``, and whether it is known to be inside."""
+
+    window: Window
+    value: Value
+    tap: int
+    is_inside: bool
 
 
 def _is_worth_passes(shape: Sequence[Window]) -> bool:
-    """Whether windows are large, share elements, and are no longer in any dimension than what is written out."""
-    several = sum(w.size > 1 for w in shape) > 1
-    shared = all(w.size > w.step for w in shape if w.size > 1)
-    return several and shared and len(taps(shape)) > _LEAST_TAPS and all(w.size <= MOST_TAPS for w in shape)
+    """Whether windows are large and share elements, so that what several of them join is joined once."""
+    if not all(w.size > w.step for w in shape if w.size > 1):
+        return False
+    if any(w.size > MOST_TAPS for w in shape):
+        return all(w.size <= MOST_TAPS or _has_parts(w) for w in shape)
+    return sum(w.size > 1 for w in shape) > 1 and len(taps(shape)) > _LEAST_TAPS
+
+
+def _has_parts(w: Window) -> bool:
+    """Whether a long window is joined from parts, each of which is in several windows."""
+    is_known = type(w.extent) is int and type(w.count) is int
+    return is_known and w.dilation == 1 and w.size >= w.step * _LEAST_TAPS // _JOINED
 
 
 def _in_passes(
@@ -55,18 +75,76 @@ def _in_passes(
     is_image = image_layout(a) is not None
     passes = [(a.rank - len(shape) + d, w) for d, w in reversed(list(enumerate(shape))) if w.size > 1]
     found = a
+
+    def one_pass(w: Window, dim: int, element: Element) -> Value:
+        sizes = (*found.sizes[:dim], w.count, *found.sizes[dim + 1 :])
+        strides = channels_last(sizes) if is_image else index.contiguous_strides(sizes)
+        return in_pieces(ctx, sizes, dtype, strides, _only(w, dim, sizes), element)
+
     for nth, (dim, w) in enumerate(passes):
         ctx.keep(found)
+        parts = [Part(w, found, tap, False) for tap in range(w.size)]
+        if w.size > MOST_TAPS:
+            levels = [(w, found)]
+            for longer in _parts(w):
+                taken = [Part(longer, levels[-1][1], tap, False) for tap in range(longer.size)]
+                levels.append((longer, one_pass(longer, dim, _joined(taken, dim, join, none, None))))
+            parts = _cover(w, levels, is_idempotent=join == "maximum")
+        if nth < len(passes) - 1:
+            found = one_pass(w, dim, _joined(parts, dim, join, none, None))
+            continue
         sizes = (*found.sizes[:dim], w.count, *found.sizes[dim + 1 :])
-        if nth == len(passes) - 1:
-            strides = layout(ctx, a, fake)
-            return in_pieces(
-                ctx, sizes, fake.dtype, strides, _only(w, dim, sizes), _joined(found, w, dim, join, none, finish)
-            )
-        strides = channels_last(sizes) if is_image else index.contiguous_strides(sizes)
-        element = _joined(found, w, dim, join, none, None)
-        found = in_pieces(ctx, sizes, dtype, strides, _only(w, dim, sizes), element)
+        element = _joined(parts, dim, join, none, finish)
+        return in_pieces(ctx, sizes, fake.dtype, layout(ctx, a, fake), _only(w, dim, sizes), element)
     raise AssertionError("windows of one element have no passes")
+
+
+def _parts(w: Window) -> list[Window]:
+    """Windows of ``_JOINED`` parts, each as long as a window of the one before, from each place that ``w`` reaches."""
+    reached, span, found = (w.count - 1) * w.step + w.size, 1, list[Window]()
+    extent, pad = w.extent, w.pad
+    while w.size >= span * _LEAST_TAPS:
+        count = reached - span * _JOINED + 1
+        found.append(Window(extent, count, _JOINED, 1, pad, span))
+        extent, pad, span = count, 0, span * _JOINED
+    return found
+
+
+def _cover(w: Window, levels: Sequence[tuple[Window, Value]], *, is_idempotent: bool) -> list[Part]:
+    """What makes up ``w``; ``levels`` are its elements and then ever longer parts.
+
+    What is ``is_idempotent`` may join an element twice.
+    """
+    found: list[Part] = []
+    begun, left = 0, w.size
+    for level, (part, value) in reversed(list(enumerate(levels))):
+        span = _JOINED**level
+        reader = Window(part.count, w.count, 1, w.step, 0, 1) if level else w
+        while left >= span:
+            found.append(Part(reader, value, begun, level > 0))
+            begun, left = begun + span, left - span
+        if is_idempotent and left and level:
+            found.append(Part(reader, value, w.size - span, True))
+            left = 0
+    return found
+
+
+def _in_loops(
+    ctx: Context, a: Value, shape: Sequence[Window], reduction: str, sizes: Sequence[Index], dtype: torch.dtype
+) -> Value:
+    """Windows of many elements, all inside of the image, as a reduction."""
+    rank = len(shape)
+    overlap(ctx, a, shape)
+
+    def element(at: Any) -> Node:
+        places = tuple(w.position(i, t) for w, i, t in zip(shape, at[-2 * rank : -rank], at[-rank:], strict=True))
+        return ops.cast(a.at((*at[: -2 * rank], *places)), dtype)
+
+    whole = Value((*sizes, *(w.size for w in shape)), dtype, element)
+    found = ctx.program.reduce(reduction, whole, list(range(len(sizes), len(sizes) + rank)), dtype, lambda node: node)
+    for _ in shape:
+        found = found.squeeze(found.rank - 1)
+    return found
 
 
 def _only(w: Window, dim: int, sizes: Sequence[Index]) -> list[tuple[int, Index]]:
@@ -74,12 +152,14 @@ def _only(w: Window, dim: int, sizes: Sequence[Index]) -> list[tuple[int, Index]
     return [w.interior, *((0, size) for size in sizes[dim + 1 :])]
 
 
-def _joined(a: Value, w: Window, dim: int, join: str, none: Node, finish: Finish | None) -> Any:
+def _joined(parts: Sequence[Part], dim: int, join: str, none: Node, finish: Finish | None) -> Element:
+    """What joins these parts of each window."""
+
     def element(at: Any, inside: Sequence[bool]) -> Node:
         total = none
-        for tap in range(w.size):
-            place, condition = held([w], [at[dim]], [tap], inside[:1])
-            part = masked(condition, ops.cast(a.at((*at[:dim], *place, *at[dim + 1 :])), none.dtype), none)
+        for w, value, tap, is_inside in parts:
+            place, condition = held([w], [at[dim]], [tap], [is_inside or inside[0]])
+            part = masked(condition, ops.cast(value.at((*at[:dim], *place, *at[dim + 1 :])), none.dtype), none)
             total = binary(join, total, part)
         return total if finish is None else finish(total, at)
 
@@ -103,7 +183,12 @@ def _largest(ctx: Context, op: Any, args: Any, a: Value, shape: Sequence[Window]
     if shape is not None and is_plain(a, shape) and not _uses_places(ctx) and _is_worth_passes(shape):
         largest = _in_passes(ctx, a, shape, "maximum", const(-math.inf, a.dtype), ctx.val[0], a.dtype)
         return largest, Value(largest.sizes, torch.int64, lambda at: const(0, torch.int64))
-    if not is_plain(a, shape) or len(_taps) > MOST_TAPS:
+    is_long = len(_taps) > MOST_TAPS
+    if is_long and is_plain(a, shape) and not _uses_places(ctx) and all(w.all_inside for w in shape or ()):
+        assert shape is not None
+        largest = _in_loops(ctx, a, shape, "max", ctx.sizes(ctx.val[0]), a.dtype)
+        return largest, Value(largest.sizes, torch.int64, lambda at: const(0, torch.int64))
+    if not is_plain(a, shape) or is_long:
         return calls.call(ctx, op, args, {})
     assert shape is not None
     overlap(ctx, a, shape)
@@ -315,21 +400,10 @@ def _average(
 
 
 def _average_in_loops(ctx: Context, a: Value, shape: Sequence[Window], divisor: int | None) -> Value:
-    """Windows of many elements, all inside of the image, as a reduction."""
-    rank, dtype = len(shape), compute_type(a.dtype)
-    sizes = ctx.sizes()
-    overlap(ctx, a, shape)
-
-    def element(at: Any) -> Node:
-        places = tuple(w.position(i, t) for w, i, t in zip(shape, at[-2 * rank : -rank], at[-rank:], strict=True))
-        return ops.cast(a.at((*at[: -2 * rank], *places)), dtype)
-
-    whole = Value((*sizes, *(w.size for w in shape)), dtype, element)
-    total = ctx.program.reduce("sum", whole, list(range(len(sizes), len(sizes) + rank)), dtype, lambda node: node)
-    for _ in shape:
-        total = total.squeeze(total.rank - 1)
+    dtype = compute_type(a.dtype)
+    total = _in_loops(ctx, a, shape, "sum", ctx.sizes(), dtype)
     count = math.prod(w.size for w in shape) if divisor is None else divisor
-    return Value(sizes, a.dtype, lambda at: ops.cast(binary("div", total.at(at), const(count, dtype)), a.dtype))
+    return Value(total.sizes, a.dtype, lambda at: ops.cast(binary("div", total.at(at), const(count, dtype)), a.dtype))
 
 
 def _avg_pool(op: Any, rank: int) -> Any:

@@ -36,11 +36,35 @@ def product(program: Program, left: Value, right: Value, *, exact: bool = False)
         return _computed(program, left, right, exact)
     if program.own_products and program.forms.is_thin(left, right):
         return _thin(program, left, right)
+    if program.own_products and (turned := _turned(program, left, right)) is not None:
+        return _computed(program, *turned, exact).permute(_TURNED[left.rank])
     unit = program.forms.row_unit(left, right)
     operands = _operand(program, left, unit), _operand(program, right, unit)
     buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
     program.add(Product(buffer, *operands, unit=unit))
     return program.stored(buffer)
+
+
+_TURNED = {2: (1, 0), 3: (0, 2, 1)}
+"""The order of the dimensions of transposed matrices."""
+
+
+def _turned(program: Program, left: Value, right: Value) -> tuple[Value, Value] | None:
+    """A column of half precision as a row, times the transposed matrices, which are read as they lie; None if the
+    library is to compute the product."""
+    is_half = compute_type(left.dtype) is not left.dtype
+    if not is_half or type(right.sizes[-1]) is not int or right.sizes[-1] != 1 or left.rank != right.rank:
+        return None
+
+    def computed() -> tuple[Value, Value] | None:
+        found = right.permute(_TURNED[right.rank]), left.permute(_TURNED[left.rank])
+        return found if program.forms.computes_operand(*found) else None
+
+    turned = computed()
+    if turned is None and left.place is None:
+        program.realize(left)  # as the library asks for it too
+        turned = computed()
+    return turned
 
 
 def _shared(left: Value, right: Value) -> tuple[Value, Value] | None:

@@ -20,8 +20,8 @@ from ..ir.layout import ONCE_COST
 from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.ordered_loops import Scatter, loops
 from ..ir.values import Place, Value, broadcast, scalar
-from . import calls, searches, writes
-from .indexing import checked, not_empty
+from . import calls, writes
+from .indexing import checked, not_empty, place_in_order
 from .pointwise import converted
 from .reductions import divided, drop, reduce, running
 from .registry import Context, aten, lowers
@@ -426,7 +426,7 @@ def _embedding_bag_backward(
         ctx.program.realize(operand)
 
     def bag(i: Indices) -> Index:
-        after = searches.position(offsets, (), ops.cast(ops.from_index(i[0]), offsets.dtype), right=True)
+        after = place_in_order(offsets, (), ops.cast(ops.from_index(i[0]), offsets.dtype), right=True)
         return index.data(ops.cast(binary("sub", after, const(1, torch.int32)), torch.int64))
 
     def element(i: Indices) -> Node:

@@ -82,3 +82,28 @@ def test_gradients() -> None:
     compiled = torchmux.compile(loss, backend="native", fullgraph=True)
     for got, wanted in zip(torch.autograd.grad(compiled(x, w), (x, w)), expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [pytest.param(torch.bfloat16, marks=pytest.mark.slow), torch.float16], ids=str)
+def test_matrices_times_a_vector_in_half_precision(dtype: torch.dtype) -> None:
+    """One column is read as a row, in each layout of the matrices; the library is not called."""
+
+    places = torch.tensor([2, 0, 0])
+
+    def function(a: Tensor, v: Tensor, w: Tensor) -> list[Tensor]:
+        return [
+            a @ v,
+            a.mT @ w,
+            a[0] @ v[0],
+            a[1, :, :5] @ v[1, :5] + 1,
+            torch.einsum("bij,bj->bi", a, v[..., 0]),
+            a[places] @ v,
+        ]
+
+    a, v, w = (torch.randn(sizes, dtype=dtype) for sizes in ((3, 37, 20), (3, 20, 1), (3, 37, 1)))
+    compiled = torchmux.compile(function, backend="native", fullgraph=True)
+    found, expected = compiled(a, v, w), function(a, v, w)
+    for x, y, exact in zip(found, expected, function(a.double(), v.double(), w.double()), strict=True):
+        assert x.stride() == y.stride()
+        torch.testing.assert_close(x.double(), exact, rtol=torch.finfo(dtype).eps, atol=8 * torch.finfo(dtype).eps)
+    assert not {call.op for call in torchmux.report(compiled).library_calls} - {"aten.mm.default"}  # of 5 elements

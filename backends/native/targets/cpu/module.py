@@ -170,7 +170,8 @@ class Assembler:
                 place = (
                     f"at[{at[buffer]}]" if buffer in at else f"(arena + {text_in_cpp(self.host.arena.offsets[buffer])})"
                 )
-                lines.append(f"  {NAMES[buffer.dtype]}* {buffer.name} = ({NAMES[buffer.dtype]}*){place};")
+                kind = NAMES.get(buffer.dtype, "u8")  # of others, code reads what shows their memory
+                lines.append(f"  {kind}* {buffer.name} = ({kind}*){place};")
                 named.add(buffer)
             call = self._call(step)
             lines += self._timed(call) if self.timed else [f"  {call}"]

@@ -224,3 +224,29 @@ def _saved_of(f: Any, *args: torch.Tensor) -> list[torch.Tensor]:
     expected = torch.autograd.grad(f(*args), learned, slope)
     torch.testing.assert_close(torch.autograd.grad(result, learned, slope), expected, equal_nan=True)
     return found
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("native", marks=pytest.mark.slow)])
+def test_checks_of_linear_algebra_stay_in_training(backend: str) -> None:
+    """Whatever the result is used for: nothing, this graph's backward pass, or another check's."""
+
+    def unused(x: torch.Tensor) -> torch.Tensor:
+        torch.linalg.inv(x)
+        return x * 2
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve(torch.linalg.inv(x), x.sin()).cos()
+
+    good = torch.randn(3, 4, 4) + 4 * torch.eye(4)
+    bad = good.clone()
+    bad[1] = 0
+    for program in (unused, twice):
+        compiled = torchmux.compile(program, backend=backend)
+        x, y = (good.clone().requires_grad_() for _ in range(2))
+        compiled(x).sum().backward()
+        program(y).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-4)
+        assert not [each for each in torchmux.report(compiled).fallbacks if "with_effects" in str(each.op)]
+        for run in (compiled, program):
+            with pytest.raises(torch.linalg.LinAlgError, match="Batch element 1"):
+                run(bad.clone().requires_grad_())

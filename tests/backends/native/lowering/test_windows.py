@@ -237,3 +237,44 @@ def test_large_windows(check: Any, which: str) -> None:
         image = torch.randn(2, 4, 23, 30).to(dtype).to(memory_format=layout)
         image[0, 0, 3, 4], image[0, 1, 3, 4], image[1, 1] = float("nan"), float("inf"), float("-inf")
         assert not check(LARGE[which], image).library_calls
+
+
+def _long(seed: int) -> tuple[int, dict[str, Any]]:
+    """A length, and windows of more elements than are written out, which may leave elements out or share them."""
+    chosen = random.Random(seed)
+    size = chosen.choice((33, 40, 64, 65, 100, 129))
+    step = chosen.choice((1, 3, size // 2, size - 1, size, size + 5))
+    settings = {"kernel_size": size, "stride": step, "padding": chosen.choice((0, 1, size // 2))}
+    return chosen.randint(size, 500), {**settings, "ceil_mode": chosen.random() < 0.4}
+
+
+@pytest.mark.parametrize("seed", slow_but(range(40), 1))
+def test_long_windows(check: Any, seed: int) -> None:
+    length, settings = _long(seed)
+
+    def function(row: Tensor, image: Tensor, half: Tensor) -> list[Tensor]:
+        tall = {name: (v, 1 if name != "padding" else 0) for name, v in settings.items() if name != "ceil_mode"}
+        return [
+            *(pool(x, **settings) for x in (row, half) for pool in (F.max_pool1d, F.avg_pool1d)),
+            F.avg_pool1d(row, **settings, count_include_pad=False),
+            F.max_pool2d(image, **tall),
+            F.avg_pool2d(image, **tall),
+        ]
+
+    row, image = torch.randn(2, 3, length), torch.randn(1, 2, length, 5)
+    row[0, 1, length // 3] = float("nan")
+    row[1, 2, : length // 2] = float("-inf")
+    if seed % 2:
+        image = image.contiguous(memory_format=torch.channels_last)
+    check(function, row, image, torch.randn(2, length).bfloat16())
+
+
+@pytest.mark.slow
+def test_long_windows_are_own_code() -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        return [F.max_pool1d(x, 50, 7, 20), F.max_pool1d(x, 50, 50)]
+
+    compiled = torchmux.compile(function, backend="native", fullgraph=True)
+    compiled(torch.randn(2, 3, 400))
+    report = torchmux.report(compiled)
+    assert not report.library_calls and not report.fallbacks
