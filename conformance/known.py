@@ -141,7 +141,6 @@ class Tvm(Requirements):
         for case, why in (
             ("accuracy/roundings_float64", "To be mended: float64 functions have constants of less precision."),
             ("aliasing/memory_of_results_is_theirs", "To be mended: results lie in TVM's memory, of a fixed size."),
-            ("joins/functions_of_functions", "To be mended: TVM multiplies a quotient before it divides."),
         )
     )
 

@@ -142,6 +142,10 @@ def _is_double(node: Node) -> bool:
     return any(isinstance(value, torch.Tensor) and value.dtype is torch.float64 for value in values_in_use(node))
 
 
+def _holds_floats(node: Node) -> bool:
+    return bool(node.meta["val"].is_floating_point())
+
+
 def _beyond_float32(node: Node) -> float | None:
     """A number of ``node`` that float32 does not have; ONNX's attributes and the exporter's constants are float32."""
     given = [*node.args, *node.kwargs.values()]
@@ -240,6 +244,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return "onnxruntime takes -0.0 for 0.0 where a graph has both"
     if _is_double(node) and (number := _beyond_float32(node)) is not None:
         return f"ONNX keeps the number {number!r} in float32"
+    if op is torch.ops.aten.scatter_reduce.two and node.args[4] in ("amax", "amin") and _holds_floats(node):
+        return "onnxruntime's extremes that it scatters skip nan"
     if _windows_begin_outside(node):
         return "onnxruntime counts windows that begin outside of their input, torch does not"
     if op in _PRODUCTS and any(n.meta["val"].dim() == 1 for n in node.all_input_nodes):

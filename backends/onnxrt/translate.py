@@ -14,6 +14,8 @@ from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 
+from ..common.adapter import attention
+
 
 def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     """The serialized ONNX model of ``gm``, whose nodes have ``meta["val"]``; ``gm`` itself is changed.
@@ -25,6 +27,8 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     import numpy
     from onnxscript import ir, optimizer
 
+    attention.clear_masked_rows(gm.graph)
+    gm.recompile()
     internals.onnx_type_promotion(gm)
     for node in gm.graph.nodes:
         node.meta.setdefault("nn_module_stack", {})  # the exporter warns about each node that has none

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from ..common.adapter import attention
 from . import integers
 
 _aten = torch.ops.aten
@@ -15,6 +16,7 @@ _aten = torch.ops.aten
 
 def rewrite(graph: Graph) -> None:
     """Rewrite such nodes in place.  New nodes have no ``meta["val"]``, except those that replace another."""
+    attention.clear_masked_rows(graph)
     for node in list(graph.nodes):
         rule = _RULES.get(node.target) if node.op == "call_function" else None
         if rule is not None:

@@ -95,7 +95,7 @@ MOST_TOGETHER = 64
 
 _CONFIGURATION = {"INFERENCE_PRECISION_HINT": "f32"}
 
-_GENERATION = 12
+_GENERATION = 13
 """Part of the name of what is kept; raised when trials get stricter."""
 
 

@@ -59,11 +59,11 @@ def collected(root: Any, *kinds: Any) -> list[Any]:
     return found
 
 
-def with_calls_replaced(body: Any, replace: Callable[[Any], Any]) -> Any:
-    """A statement in which each call is what ``replace`` makes of it."""
+def with_replaced(body: Any, replace: Callable[[Any], Any], *kinds: Any) -> Any:
+    """A statement in which each expression of these classes is what ``replace`` makes of it, operands first."""
     if hasattr(tvm_ffi, "structural_map"):
-        return tvm_ffi.structural_map(body, (Call, replace), order="post")
-    return tirx.stmt_functor.ir_transform(body, None, replace, ["tirx.Call"])
+        return tvm_ffi.structural_map(body, (kinds if len(kinds) > 1 else kinds[0], replace), order="post")
+    return tirx.stmt_functor.ir_transform(body, None, replace, [f"tirx.{kind.__name__}" for kind in kinds])
 
 
 def source_of(region: Any) -> Any:

@@ -98,8 +98,19 @@ class PerShape:
 
     def _compiled(self, args: Sequence[Any]) -> Run:
         special = specialize(self._gm, args)
+        if refused := _refused(special):
+            raise NodesRefused(refused)
         examples = [self._static.get(i) for i in self._tensors]
         return self._compile(special, examples)
+
+
+def _refused(gm: GraphModule) -> dict[str, str]:
+    """The operators that TVM computes otherwise with one of the numbers that sizes have become, such as 0."""
+    from .operators import supports
+
+    operators = [n for n in gm.graph.nodes if n.op == "call_function" and isinstance(n.target, internals.OpOverload)]
+    of_numbers = [n for n in operators if isinstance(n.meta.get("val"), torch.Tensor) and 0 in n.args[1:]]
+    return {n.name: reason for n in of_numbers if isinstance(reason := supports(n), str)}
 
 
 def _hinted(value: Any) -> Any:

@@ -51,7 +51,9 @@ from .circumstances import (
     algebra,
     attributes,
     calls,
+    chains,
     derivatives,
+    effects,
     integers as beside,
     keys,
     layouts,
@@ -80,6 +82,8 @@ _KINDS = (
     attributes.numerics, attributes.arguments, of_process.state, of_process.process, keys.faults, calls.keys,
     calls.turns, calls.state, calls.process, calls.training, calls.honesty, calls.numerics, unusual.layout,
     unusual.numerics, unusual.arguments, unusual.simplifications, unusual.training, unusual.process,
+    chains.simplifications, chains.numerics, chains.layout, effects.state, effects.turns, effects.keys,
+    effects.numerics, effects.training,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

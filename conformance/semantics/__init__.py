@@ -45,7 +45,7 @@ from .arguments import (
     widths,
     windows,
 )
-from .programs import derivatives, joins, keys, lives, modules
+from .programs import chains, derivatives, effects, joins, keys, lives, modules
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
@@ -54,7 +54,7 @@ SUBJECTS = (
     windows.case, reductions.case, selections.case, functions.case, algebra.case, edges.case, widths.case,
     identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
-    orders.case, joins.case, unusual.case,
+    orders.case, joins.case, chains.case, effects.case, unusual.case,
 )  # fmt: skip
 
 

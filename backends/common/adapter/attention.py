@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Graph, Node
 
 
 def _forward(
@@ -101,6 +102,38 @@ def _laid_out(tensor: Tensor) -> Tensor:
     """The heads next to the last dimension in memory: so torch's kernel has all results but the first, which is laid
     out as the query is."""
     return tensor.transpose(1, 2).clone(memory_format=torch.contiguous_format).transpose(1, 2)
+
+
+def clear_masked_rows(graph: Graph) -> None:
+    """Let attention return zeros for rows that a mask hides completely: runtimes' softmax of nothing is nan.
+
+    A comparison on made-up masks shows that only where they happen to hide a whole row.
+    """
+    aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.scaled_dot_product_attention.default):
+        mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+        if mask is None:
+            continue
+        insert = _Inserter(graph, node)
+        is_bool = mask.meta["val"].dtype is torch.bool
+        hidden = insert(aten.logical_not.default, mask) if is_bool else insert(aten.eq.Scalar, mask, -math.inf)
+        least = insert(aten.amin.default, insert(aten._to_copy.default, hidden, dtype=torch.float32), [-1], True)
+        filled = insert(aten.masked_fill.Scalar, node, insert(aten.eq.Scalar, least, 1.0), 0.0)
+        node.replace_all_uses_with(filled, lambda user, filled=filled: user is not filled)
+
+
+class _Inserter:
+    """Inserts one node behind the other, and computes what is known of each."""
+
+    def __init__(self, graph: Graph, last: Node) -> None:
+        self._graph, self._last = graph, last
+
+    def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
+        with self._graph.inserting_after(self._last):
+            self._last = made = self._graph.call_function(op, args, kwargs)
+        known = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
+        made.meta["val"] = op(*known[0], **known[1])
+        return made
 
 
 TABLE: dict[Any, Callable[..., Any]] = {

@@ -56,7 +56,7 @@ def culprits(
         Differs: the part is wrong, its nodes are right.
         Exception: what ``run`` raised, if no node raises it alone.
     """
-    with internals.without_modes(), torch.no_grad(), internals.below_autograd():
+    with internals.without_modes(), internals.disable_autocast(), torch.no_grad(), internals.below_autograd():
         try_alone = _Alone(compile_alone, runtime)
         found_inputs = _inputs_that_run(gm, example_inputs)
         if found_inputs is None:
@@ -99,7 +99,7 @@ def differs(gm: GraphModule, run: Run, example_inputs: Sequence[Any], computes_i
         Exception: what ``run`` raised.
     """
     bounds = {**_WHOLE, torch.float32: _WHOLE[computes_in]}
-    with internals.without_modes(), torch.no_grad(), internals.below_autograd():
+    with internals.without_modes(), internals.disable_autocast(), torch.no_grad(), internals.below_autograd():
         found = _inputs_that_run(gm, example_inputs)
         if found is None:
             return False

@@ -21,7 +21,7 @@ from torch.fx.node import has_side_effect
 
 from torchmux import torch_internals as internals
 
-from .. import losses
+from .. import draws, losses
 
 Table = dict[Any, Callable[..., Any]]
 
@@ -34,7 +34,7 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     """
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
-    own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink, _RRELU: _rrelu, **losses.formulas(kept)}
+    own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink, **draws.UNLESS_TRAINED, **losses.formulas(kept)}
     found = {**kept, **_slopes(kept), **of_each(), **own, **_contiguous(kept), **_dropped(kept)}
     return {**found, **_ordered(found)}
 
@@ -168,14 +168,6 @@ def _hardsigmoid_backward(grad: Tensor, x: Tensor) -> Tensor:
 
 def _hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
     return torch.where(x <= -3, 0.0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
-
-
-_RRELU = torch.ops.aten.rrelu_with_noise_functional.default
-
-
-def _rrelu(x: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool = False, generator: Any = None) -> Any:
-    """Without training there is nothing random; the kernel's result has no gaps."""
-    return NotImplemented if training else (torch.ops.aten.leaky_relu(x.contiguous(), (lower + upper) / 2), noise)
 
 
 _ON_A_CPU: Mapping[Any, Callable[..., Tensor]] = {
@@ -319,6 +311,7 @@ def corrections() -> Table:
     On GPUs, a resized image in channels last is one as well; torch's formulas make none of one with few channels.
     On CPUs, factors count as :func:`resized_as_in_eager` says.
     ``multilabel_margin_loss`` ignores what comes after the last label; torch's formula counts it as the first class.
+    An overload of ``random`` has a name that generated code cannot have.
     """
     aten = torch.ops.aten
     resizing = (*_ignoring(), aten._upsample_nearest_exact2d.vec)
@@ -327,6 +320,7 @@ def corrections() -> Table:
         aten.one_hot.default: _one_hot,
         aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
         **{op: functools.partial(_resized, op) for op in resizing},
+        **draws.NAMED,
     }
 
 

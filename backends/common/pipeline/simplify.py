@@ -108,13 +108,14 @@ def see_past_writes(graph: Graph) -> None:
 
     Writes in place to parts become ``slice_scatter`` and ``select_scatter`` of the whole, one after the other: the four
     gates of an LSTM cell read and write one tensor.  Only sizes that are known are compared, and what the graph writes
-    to is not read later than it was.
+    to is not read later than it was.  A part stays one if a result shows its memory, directly or by way of other views.
     """
     root = aliasing.roots(graph)
+    shown = _shown(graph)
     written = {root.get(a, a) for node in graph.nodes if aliasing.writes(node) for a in node.all_input_nodes}
     for node in list(graph.nodes):
         part = _part_read(node)
-        if part is None or any(user.op == "output" or user.target is _aten.as_strided.default for user in node.users):
+        if part is None or node in shown:
             continue
         whole, dim, first, last = part
         base, found = whole, None
@@ -139,6 +140,20 @@ def see_past_writes(graph: Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if not node.users and (_part_read(node) or _part_written(node) or node.target is _aten.split.Tensor):
             graph.erase_node(node)
+
+
+def _shown(graph: Graph) -> set[Node]:
+    """The nodes whose memory a result shows, or an operator that finds elements by where they lie."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op != "output" and node.target is not _aten.as_strided.default:
+            continue
+        for shown in node.all_input_nodes:
+            base: Node | None = shown
+            while base is not None and base not in found:
+                found.add(base)
+                base = aliasing.viewed(base)
+    return found
 
 
 def _part_read(node: Node) -> tuple[Node, int, int, int] | None:

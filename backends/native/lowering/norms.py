@@ -55,7 +55,7 @@ def _layer_norm(ctx: Context, a: Value, shape: Any, weight: Any, bias: Any, eps:
 
 def _input(a: Value) -> Value:
     """What a normalization reads: its backward pass, whose result nearly cancels, converts the same rounded numbers."""
-    return as_stored(a) if a.place is None and compute_type(a.dtype) is not a.dtype else a
+    return as_stored(a)
 
 
 def _per_channel(value: Value | None, a: Value) -> Value | None:

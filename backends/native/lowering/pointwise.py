@@ -14,7 +14,7 @@ from ..ir import operations as ops, ranges
 from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
 from ..ir.values import Value, scalar
-from .registry import Context, aten, combine, elementwise, lowers
+from .registry import Context, as_stored, aten, combine, elementwise, lowers
 
 
 def _like(node: Node, value: Any) -> Node:
@@ -548,11 +548,5 @@ def converted(a: Value, dtype: torch.dtype) -> Value:
     """
     if a.dtype is dtype:
         return Value(a.sizes, dtype, a.at)
-
-    def element(at: Any) -> Node:
-        node = a.at(at)
-        stored = node.op == "load" and node.attr[0].dtype is a.dtype
-        half = a.dtype in (torch.bfloat16, torch.float16) and not stored
-        return ops.round_to(ops.round_to(node, a.dtype) if half else node, dtype)
-
-    return Value(a.sizes, dtype, element)
+    stored = as_stored(a)
+    return Value(a.sizes, dtype, lambda at: ops.round_to(stored.at(at), dtype))

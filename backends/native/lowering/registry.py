@@ -106,10 +106,15 @@ def elementwise(
     *operands: Any,
     compute: torch.dtype | None = None,
 ) -> Value:
-    """``function`` of the elements of the operands, cast to ``compute`` (the type of the result) and broadcast."""
+    """``function`` of the elements of the operands, cast to ``compute`` (the type of the result) and broadcast.
+
+    An operand of half precision beside one of another type has no more digits than that.
+    """
     out = ctx.dtype
     chosen = compute_type(out if compute is None else compute)
+    wider = out.is_floating_point or out.is_complex
     given = [as_value(o, chosen) for o in operands]
+    given = [as_stored(v) if wider and v.dtype is not out else v for v in given]
     _keep_repeated(ctx, given)
     values = broadcast(*given)
     return combine(values[0].sizes, out, lambda *nodes: function(*nodes), values, chosen)
@@ -168,7 +173,15 @@ def combine(
 
 def as_stored(value: Value) -> Value:
     """A value with the precision that it has in memory."""
-    return Value(value.sizes, value.dtype, lambda at: ops.round_to(value.at(at), value.dtype))
+    if compute_type(value.dtype) is value.dtype or value.place is not None:
+        return value
+
+    def element(at: tuple[Index, ...]) -> Node:
+        node = value.at(at)
+        stored = node.op == "load" and node.attr[0].dtype is value.dtype
+        return node if stored else ops.round_to(node, value.dtype)
+
+    return Value(value.sizes, value.dtype, element)
 
 
 def dims_of(dims: Any, rank: int) -> list[int]:

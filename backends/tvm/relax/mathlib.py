@@ -128,5 +128,5 @@ def rewrite(function: Any) -> Any:
             return call
         return made(call.args[0])
 
-    body = compat.with_calls_replaced(function.body, replace)
+    body = compat.with_replaced(function.body, replace, compat.Call)
     return function if body.same_as(function.body) else function.with_body(body)

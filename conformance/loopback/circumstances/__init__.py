@@ -10,5 +10,7 @@
 * ``algebra``: in transforms, matrices, special functions, and for what generated code has limits;
 * ``attributes``: with some values of arguments that are no tensors; ``slopes``: gradients of one argument;
 * ``values``: at numbers where functions are exact, with tensors that are small or long, and with what operators refuse;
+* ``chains``: what is computed in another order, kept in another precision or copied in between;
+* ``effects``: in rarer writes and draws, under autocast, in gradients of unlike inputs;
 * ``unusual``: with rare dtypes, sizes and layouts, behind others, and in threads that flush subnormal numbers.
 """

@@ -58,7 +58,7 @@ def functions_of_functions(trial: Trial) -> Any:
         return [
             (x + y) - x, (x + y) - y, (x * y) / y, (x / y) * y, x.sqrt() * x.sqrt(), x.sqrt() ** 2,
             x.reciprocal().reciprocal(),
-            x.abs().clamp(max=9).log().exp(), x.exp().log(), (x * 1000).tanh().atanh(), y.relu().clamp(min=0),
+            x.abs().clamp(1e-3, 9).log().exp(), x.exp().log(), (x * 1000).tanh().atanh(), y.relu().clamp(min=0),
             y.relu().clamp(max=0.2), -(x - y),
             (x * x).abs(), (x**2).abs(), (x < y).logical_not(), ~(x > y), torch.minimum(torch.maximum(x, y), x),
             (x / y).floor(),

@@ -413,3 +413,39 @@ def test_windows_that_begin_outside_are_left_to_torch() -> None:
     torch.testing.assert_close(pool(x), (F.max_pool2d(x - 10, 2, 3, 1, ceil_mode=True), x * 2))
     assert "windows that begin outside" in str(torchmux.report(pool)) and torchmux.report(pool).share < 1
     assert "windows" not in str(torchmux.explain(lambda x: F.max_pool2d(x, 2, ceil_mode=True), backend="onnxrt")(x))
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+def test_rows_that_a_mask_hides_attend_to_nothing(backend) -> None:
+    """Made-up masks, on which code is compared, seldom hide a whole row."""
+
+    def f(x, mask, numbers):
+        attend = F.scaled_dot_product_attention
+        return attend(x, x, x, mask), attend(x, x, x * 2, numbers)
+
+    x, mask = torch.randn(1, 2, 3, 4), torch.tensor([[True, True, True], [False, True, True], [False, False, True]])
+    compiled = torchmux.compile(f, backend=backend, strict=backend != "tvm")
+    for hidden in (mask, mask.tril()):
+        numbers = torch.zeros(3, 3).masked_fill(~hidden, -math.inf)
+        for got, wanted in zip(compiled(x, hidden, numbers), f(x, hidden, numbers), strict=True):
+            torch.testing.assert_close(got, wanted)
+
+
+def test_scattered_extremes_of_nan() -> None:
+    pytest.importorskip("onnxruntime")
+    x, at = torch.tensor([1.0, math.nan, 3.0]), torch.tensor([0, 0, 2])
+    compiled = torchmux.compile(lambda x, at: x.scatter_reduce(0, at, x * 2, "amax"), backend="onnxrt")
+    torch.testing.assert_close(compiled(x, at), torch.tensor([math.nan, math.nan, 6.0]), equal_nan=True)
+
+
+def test_a_region_without_autocast_is_compared_without_it() -> None:
+    pytest.importorskip("onnxruntime")
+
+    def f(x, weight):
+        with torch.autocast("cpu", enabled=False):
+            return F.linear(x, weight)
+
+    x, weight = torch.randn(3, 6), torch.randn(4, 6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = torchmux.compile(f, backend="onnxrt", strict=True)(x, weight)
+    torch.testing.assert_close(got, F.linear(x, weight))

@@ -403,3 +403,22 @@ def test_where_sizes_follow_from_data_no_numbers_are_made_up(monkeypatch) -> Non
     with pytest.raises(NodesRefused) as refused:
         adapter.compile(torch.fx.GraphModule({}, graph), [unknown, known], CompileRequest("tvm"))
     assert refused.value.reasons == {first.name: "sizes that follow from data: a size is no number"}
+
+
+def test_products_and_quotients_keep_their_order() -> None:
+    """LLVM, which may reorder sums, would multiply a quotient first, and join numbers that multiply in turn."""
+
+    def f(x, y):
+        return (x / y) * y, y * (x / y), (x * 1e30) * 1e-30, (3e-30 / x) * 1e30, (x * y) * x, (x * 1e20) * (y * 1e20)
+
+    x = torch.tensor([1e20, 3e37, 1e-30, 3e-20, 0.3, -2.7, 5.5, -7.0])
+    y = torch.tensor([1e-20, 1e-10, 1e30, 7.0, 0.1, -0.3, 3.0, 1e20])
+    for got, wanted in zip(torchmux.compile(f, backend="tvm", strict=True)(x, y), f(x, y), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=0)
+
+
+def test_a_size_that_becomes_zero_is_not_folded() -> None:
+    compiled = torchmux.compile(lambda x: x * max(x.shape[0] - 6, -x.shape[1]), backend="tvm", dynamic=True)
+    compiled(torch.randn(4, 5))
+    x = torch.full((6, 3), float("inf"))
+    assert compiled(x).isnan().all()

@@ -197,3 +197,14 @@ def test_what_is_changed_in_place_keeps_its_strides(backend):
 
     x = torch.randn(2, 3, 4, 5).transpose(1, 2)
     torch.testing.assert_close(torchmux.compile(f, backend=backend)(x), f(x), check_stride=True)
+
+
+@pytest.mark.parametrize("make", [lambda x: x.clone(), lambda x: x.t().clone(), lambda x: x.repeat(1, 2)[:, ::2]])
+def test_draws_between_bounds_are_eagers(make):
+    """The operator's overload is called ``from``, which generated code cannot name."""
+    compiled = torchmux.compile(lambda x: make(x).random_(3, 9), backend="aot_eager", strict=True)
+    x = torch.zeros(3, 4)
+    torch.manual_seed(0)
+    got, after = compiled(x), torch.rand(1)
+    torch.manual_seed(0)
+    assert torch.equal(got, make(x).random_(3, 9)) and torch.equal(after, torch.rand(1))

@@ -124,3 +124,14 @@ def test_what_a_program_writes_later_is_not_read_instead():
     assert torch.equal(torchmux.compile(f, backend="native")(*ours), f(*eager))
     for one, other in zip(ours, eager, strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_part_that_was_written_is_none_of_its_own_where_a_view_of_it_is_a_result():
+    def f(x):
+        whole = x * 2
+        whole[1:] = -1
+        return whole, whole[1:].t()
+
+    whole, part = torchmux.compile(f, backend="aot_eager")(torch.randn(4, 3))
+    whole.fill_(5)
+    assert (part == 5).all() and part.stride() == (1, 3)
