@@ -118,7 +118,10 @@ def clear_masked_rows(graph: Graph) -> None:
         is_bool = mask.meta["val"].dtype is torch.bool
         hidden = insert(aten.logical_not.default, mask) if is_bool else insert(aten.eq.Scalar, mask, -math.inf)
         least = insert(aten.amin.default, insert(aten._to_copy.default, hidden, dtype=torch.float32), [-1], True)
-        filled = insert(aten.masked_fill.Scalar, node, insert(aten.eq.Scalar, least, 1.0), 0.0)
+        # ``masked_fill`` would be contiguous, whatever the layout of the heads.
+        like = node.meta["val"]
+        zero = insert(aten.full.default, [], 0.0, dtype=like.dtype, device=like.device)
+        filled = insert(aten.where.self, insert(aten.eq.Scalar, least, 1.0), zero, node)
         node.replace_all_uses_with(filled, lambda user, filled=filled: user is not filled)
 
 
@@ -126,13 +129,14 @@ class _Inserter:
     """Inserts one node behind the other, and computes what is known of each."""
 
     def __init__(self, graph: Graph, last: Node) -> None:
-        self._graph, self._last = graph, last
+        self._graph, self._last, self._mode = graph, last, last.meta["val"].fake_mode
 
     def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
         with self._graph.inserting_after(self._last):
             self._last = made = self._graph.call_function(op, args, kwargs)
         known = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
-        made.meta["val"] = op(*known[0], **known[1])
+        with self._mode:
+            made.meta["val"] = op(*known[0], **known[1])
         return made
 
 
