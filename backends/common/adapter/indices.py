@@ -171,6 +171,13 @@ def _rows(node: Node) -> Iterator[tuple[Any, Any, bool]]:
     yield node.args[1], _size(node.args[0], 0), False
 
 
+def _bags(node: Node) -> Iterator[tuple[Any, Any, bool]]:
+    weight, rows, offsets = node.args[:3]
+    yield rows, _size(weight, 0), False
+    count: Any = _size(rows, 0)
+    yield offsets, count + 1, False
+
+
 def _classes(node: Node) -> Iterator[tuple[Any, Any, bool]]:
     number = node.args[1] if len(node.args) > 1 else -1
     if number != -1:
@@ -190,6 +197,7 @@ _RULES: dict[Any, Callable[[Node], Iterator[tuple[Any, Any, bool]]]] = {
     ),
     **dict.fromkeys((_aten.index, _aten.index_put), _each_dimension),
     _aten.embedding: _rows,
+    **dict.fromkeys((_aten._embedding_bag, _aten._embedding_bag_forward_only, _aten.embedding_bag), _bags),
     _aten.one_hot: _classes,
     _aten.take_along_dim: _taken,
 }  # fmt: skip

@@ -8,6 +8,7 @@ import importlib.util
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from torchmux.backends.common.cache import cache as cache_module
 from torchmux.backends.common.cache.cache import ArtifactCache
@@ -84,3 +85,16 @@ def test_an_artifact_that_is_none(capture, backend: str, monkeypatch, tmp_path) 
         monkeypatch.setattr(ArtifactCache, "load", spoiled)
         compiled = capture(f, x).compile(backend, strict=True)
         assert torch.allclose(captured.run(compiled, x), f(x))
+
+
+def test_rows_of_bags_that_are_not_there(capture, backend: str) -> None:
+    def bags(rows: torch.Tensor, table: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        return F.embedding_bag(rows, table, offsets)
+
+    rows, table, offsets = torch.tensor([0, 3, 1]), torch.randn(4, 3), torch.tensor([0, 2])
+    captured = capture(bags, rows, table, offsets)
+    compiled = captured.compile(backend)
+    torch.testing.assert_close(captured.run(compiled, rows, table, offsets), bags(rows, table, offsets))
+    for given in ((rows + 1, table, offsets), (rows - 1, table, offsets), (rows, table, offsets * 2)):
+        with pytest.raises(RuntimeError, match="valid range|greater than"):
+            captured.run(compiled, *given)
