@@ -139,7 +139,7 @@ def layers_of_unusual_sizes(trial: Trial) -> Any:
             F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.max_pool2d(x, 2, 1, 0, 3),
             F.avg_pool2d(x, 3, 2, 1, divisor_override=5), F.adaptive_avg_pool2d(x, (5, 4)),
             F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
-            F.interpolate(x, (5, 20), mode="bicubic", align_corners=True),
+            F.interpolate(x, (5, 17), mode="bicubic", align_corners=True),
             F.interpolate(x, (4, 5), mode="bilinear", antialias=True),
             F.unfold(x, (2, 3), stride=2, padding=1),
             F.fold(F.unfold(x, 2, stride=2, padding=1), (8, 9), 2, stride=2, padding=1),
