@@ -112,13 +112,18 @@ def _copied(name: str, now: Any) -> dict[Any, Any]:
     return kept
 
 
+def _own(found: Any) -> Any:
+    """A function without what torch wraps around the ``step`` of a class of optimizers when the first one is made."""
+    return found.__wrapped__ if hasattr(found, "hooked") else found
+
+
 def code() -> dict[str, Any]:
     """The code and the defaults of functions, initializations and optimizers."""
     homes = [*_WITH_CODE, *(each for each in vars(torch.optim).values() if isinstance(each, type))]
     return {
         f"{home.__name__}.{name}": (id(f.__code__), id(f.__defaults__), str(f.__kwdefaults__))
         for home in homes
-        for name, f in list(vars(home).items())
+        for name, f in ((name, _own(found)) for name, found in list(vars(home).items()))
         if isinstance(f, types.FunctionType)
     }
 

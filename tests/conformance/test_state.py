@@ -12,12 +12,13 @@ import tempfile
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 
 from torchmux.conformance.case import Case, Trial
-from torchmux.conformance.judging import process, state
+from torchmux.conformance.judging import namespaces, process, state
 from torchmux.conformance.judging.shown import differences, observe
 
 TORCH = os.path.dirname(torch.__file__)
@@ -145,3 +146,14 @@ def test_what_is_written_to_standard_errors_is_a_difference_unless_it_is_declare
     assert "instead" not in difference.words
     monkeypatch.setattr(state, "declared_words", ("fused",))
     assert not differences(told, [(eager, None)], case)
+
+
+def test_the_first_optimizer_of_a_class_changes_no_code() -> None:
+    class Still(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            pass
+
+    was = namespaces._own(vars(Still)["step"])
+    Still([torch.zeros(1, requires_grad=True)], lr=0.1)
+    assert vars(Still)["step"] is not was
+    assert namespaces._own(vars(Still)["step"]) is was
