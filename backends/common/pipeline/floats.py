@@ -6,6 +6,7 @@ therefore converts the float to a tensor without dimensions before the operator,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,35 +24,148 @@ _OF_TENSORS = {
     aten.le.Scalar: aten.le.Tensor, aten.gt.Scalar: aten.gt.Tensor, aten.ge.Scalar: aten.ge.Tensor,
     aten.remainder.Scalar: aten.remainder.Tensor, aten.masked_fill.Scalar: aten.masked_fill.Tensor,
     aten.fill.Scalar: aten.fill.Tensor, aten.clamp_min.default: aten.maximum.default,
-    aten.clamp_max.default: aten.minimum.default,
+    aten.clamp_max.default: aten.minimum.default, aten.fmod.Scalar: aten.fmod.Tensor,
+    aten.lerp.Scalar: aten.lerp.Tensor, aten.pow.Scalar: aten.pow.Tensor_Tensor,
 }  # fmt: skip
 _ALL = {*_OF_TENSORS.values(), aten.clamp.default}
+
+
+class _Formulas:
+    """Operators of numbers by operators of tensors, step by step as eager's kernels compute them.
+
+    A power is none of them: eager's takes a square root where the exponent happens to be a half.
+    """
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        self._graph, self._node = graph, node
+
+    def _call(self, target: Any, *args: Any, **options: Any) -> Node:
+        with self._graph.inserting_before(self._node):
+            made = self._graph.call_function(target, args, options)
+        made.meta = dict(self._node.meta)
+        made.meta["val"] = target(*torch.fx.map_arg(args, lambda n: n.meta["val"]), **options)
+        return made
+
+    def add(self, x: Any, y: Any, *, alpha: Any) -> Node:
+        return self._call(aten.add.Tensor, x, self._call(aten.mul.Tensor, y, alpha))
+
+    def sub(self, x: Any, y: Any, *, alpha: Any) -> Node:
+        return self._call(aten.sub.Tensor, x, self._call(aten.mul.Tensor, y, alpha))
+
+    def addcmul(self, x: Any, y: Any, z: Any, *, value: Any) -> Node:
+        scaled = self._call(aten.mul.Tensor, y, value)
+        return self._call(aten.add.Tensor, x, self._call(aten.mul.Tensor, scaled, z))
+
+    def addcdiv(self, x: Any, y: Any, z: Any, *, value: Any) -> Node:
+        scaled = self._call(aten.mul.Tensor, y, value)
+        return self._call(aten.add.Tensor, x, self._call(aten.div.Tensor, scaled, z))
+
+    def leaky_relu(self, x: Any, slope: Any) -> Node:
+        low = self._call(aten.mul.Tensor, x, slope)
+        return self._call(aten.where.self, self._call(aten.gt.Scalar, x, 0), x, low)
+
+    def elu(self, x: Any, alpha: Any) -> Node:
+        low = self._call(aten.mul.Tensor, self._call(aten.expm1.default, x), alpha)
+        return self._call(aten.where.self, self._call(aten.le.Scalar, x, 0), low, x)
+
+    def softplus(self, x: Any, beta: Any, threshold: float = 20.0) -> Node:
+        scaled = self._call(aten.mul.Tensor, x, beta)
+        near = self._call(aten.log1p.default, self._call(aten.exp.default, scaled))
+        far = self._call(aten.gt.Scalar, scaled, threshold)
+        return self._call(aten.where.self, far, x, self._call(aten.div.Tensor, near, beta))
+
+    def threshold(self, x: Any, bound: Any, value: Any) -> Node:
+        is_low = self._call(aten.le.Tensor if isinstance(bound, Node) else aten.le.Scalar, x, bound)
+        fill = aten.masked_fill.Tensor if isinstance(value, Node) else aten.masked_fill.Scalar
+        return self._call(fill, x, is_low, value)
+
+    def addmm(self, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Node:
+        return self._sum(aten.mm.default, x, a, b, beta, alpha)
+
+    def baddbmm(self, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Node:
+        return self._sum(aten.bmm.default, x, a, b, beta, alpha)
+
+    def _sum(self, multiply: Any, x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Node:
+        if beta == 0:
+            raise TypeError("nothing of the tensor counts, not even nan")
+        product = self._call(multiply, a, b)
+        scaled = product if alpha == 1 else self._call(aten.mul.Tensor, product, alpha)
+        return self._call(aten.add.Tensor, x if beta == 1 else self._call(aten.mul.Tensor, x, beta), scaled)
+
+    def full_like(self, x: Any, value: Any, **options: Any) -> Node:
+        return self._call(aten.mul.Tensor, self._call(aten.full_like.default, x, 1.0, **options), value)
+
+
+_FORMULAS: dict[Any, Callable[..., Node]] = {
+    aten.add.Tensor: _Formulas.add, aten.sub.Tensor: _Formulas.sub, aten.addcmul.default: _Formulas.addcmul,
+    aten.addcdiv.default: _Formulas.addcdiv, aten.leaky_relu.default: _Formulas.leaky_relu,
+    aten.elu.default: _Formulas.elu, aten.softplus.default: _Formulas.softplus,
+    aten.full_like.default: _Formulas.full_like, aten.threshold.default: _Formulas.threshold,
+    aten.addmm.default: _Formulas.addmm, aten.baddbmm.default: _Formulas.baddbmm,
+}  # fmt: skip
 # Narrower types are computed in float32 by torch, with the number in full: rounding it first would be another result.
 _DTYPES = (torch.float32, torch.float64)
 
 
 def as_tensors(graph: Graph) -> None:
     """Give operators tensors instead of floats, where that computes the same."""
-    made: dict[tuple[Node, torch.dtype, torch.device], Node] = {}
+    made: Made = {}
     for node in list(graph.nodes):
         numbers = list(filter(_is_float, node.args))
         if numbers and node.target is aten.full.default and _fits(numbers[0], node.meta["val"].dtype):
             _multiply_ones(graph, node)
+        if node.target in _FORMULAS and _is_all_of_its_dtype(node) and _replace(graph, node, made):
+            continue
         if not numbers or node.kwargs:
             continue
-        like = node.meta.get("val") if node.target in _TAKES_TENSORS else _value(node.args[0])
+        of_result = node.target in _TAKES_TENSORS or node.target is aten.pow.Scalar
+        like = node.meta.get("val") if of_result else _value(node.args[0])
         if not internals.is_fake(like) or like.dtype not in _DTYPES:
             continue
         users = _take_tensors(graph, node)
         if not users:
             continue
         for number in numbers:
-            key = (number, like.dtype, like.device)
-            if key not in made:
-                with like.fake_mode:
-                    made[key] = _tensor(graph, number, like)
             for user in users:
-                user.replace_input_with(number, made[key])
+                user.replace_input_with(number, _once(graph, number, like, made))
+
+
+Made = dict[tuple[Node, torch.dtype, torch.device], Node]
+
+
+def _once(graph: Graph, number: Node, like: Any, made: Made) -> Node:
+    key = (number, like.dtype, like.device)
+    if key not in made:
+        with like.fake_mode:
+            made[key] = _tensor(graph, number, like)
+    return made[key]
+
+
+def _is_all_of_its_dtype(node: Node) -> bool:
+    """Whether an operator has floats that are known at run time, and computes with nothing else but one dtype."""
+    numbers = list(filter(_is_float, node.all_input_nodes))
+    values = [n.meta.get("val") for n in (*node.all_input_nodes, node) if n not in numbers]
+    tensors = all(internals.is_fake(v) and v.dtype is values[0].dtype and v.device == values[0].device for v in values)
+    known = tensors and values[0].dtype in _DTYPES
+    return bool(numbers) and known and isinstance(node.args[0], Node)
+
+
+def _replace(graph: Graph, node: Node, made: Made) -> bool:
+    """Replace a node of :data:`_FORMULAS` by what it comes to; False if its formula does not have these arguments."""
+    like = node.meta["val"]
+
+    def given(number: Node) -> Node:
+        return _once(graph, number, like, made) if _is_float(number) else number
+
+    args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), given)
+    with like.fake_mode:
+        try:
+            result = _FORMULAS[node.target](_Formulas(graph, node), *args, **kwargs)
+        except TypeError:
+            return False
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
+    return True
 
 
 def _fits(number: Node, dtype: torch.dtype) -> bool:
@@ -71,6 +185,10 @@ def _multiply_ones(graph: Graph, node: Node) -> None:
 def _take_tensors(graph: Graph, node: Node) -> list[Node]:
     """The nodes that take tensors where ``node`` took numbers, if there is an operator for that."""
     before = []
+    if node.target is aten.pow.Scalar and _value(node.args[1]).dtype is not node.meta["val"].dtype:
+        return []
+    if node.target is aten.hardtanh.default and len(node.args) == 3:
+        node.target = aten.clamp.default
     if node.target is aten.clamp.default:
         before = _bound_by_bound(graph, node)
     elif node.target in _OF_TENSORS:

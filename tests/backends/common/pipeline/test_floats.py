@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchmux
 
@@ -159,9 +160,22 @@ OPERATORS = {
     "compared": lambda x, t: (x > t, x >= t, x < t, x <= t, x == t, x != t),
     "bounded": lambda x, t: (x.clamp(max=t), x.clamp(min=t), x.clamp(t, 5.0), x.clamp(0.5, t), x.clamp(t, t * 2)),
     "chosen": lambda x, t: (torch.where(x > t, x, t), x.masked_fill(x > 3, t), x.clone().fill_(t)),
-    "divided": lambda x, t: (x % t, x // t),
+    "divided": lambda x, t: (x % t, x // t, x.fmod(t)),
+    "scaled": lambda x, t: (
+        torch.add(x, x, alpha=t), torch.sub(x, x * 3, alpha=t), torch.lerp(x, x * 2, t),
+        torch.addcmul(x, x, x, value=t), torch.addcdiv(x, x, x + 9, value=t), torch.add(x, t), torch.add(x, 2, alpha=t),
+    ),
+    "activations": lambda x, t: (
+        F.leaky_relu(x, t), F.elu(x, t), F.softplus(x, t), F.hardtanh(x, t - 1, t), F.threshold(x, t, 0.5),
+        F.threshold(x, 0.5, t), F.threshold(x, t, t),
+    ),
+    "made": lambda x, t: (torch.full_like(x, t), (t * t + 1) ** x),
+    "products": lambda x, t: (
+        torch.addmm(x[:4], x.view(4, 2), x.view(2, 4), alpha=t, beta=t * 2),
+        torch.baddbmm(x[:4], x.view(1, 4, 2), x.view(1, 2, 4), alpha=t),
+    ),
     "function of the number": lambda x, t: x * math.cos(t * 3),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -333,3 +333,16 @@ def test_assertions_about_numbers_are_not_dead_code(backend, message, training):
     compiled(torch.ones(3, requires_grad=training))
     with pytest.raises(RuntimeError, match=message[0] if message else "nonzero"):
         compiled(torch.full((3,), -2.0, requires_grad=training))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_results_that_no_input_has_a_gradient_of_require_one(backend: str) -> None:
+    def count(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, ord=0)
+
+    x = torch.randn(3, requires_grad=True)
+    compiled = torchmux.compile(count, backend=backend)
+    for function in (count, compiled):
+        result = function(x)
+        assert result.requires_grad
+        assert torch.autograd.grad(result, [x], allow_unused=True) == (None,)

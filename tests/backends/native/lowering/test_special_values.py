@@ -238,3 +238,11 @@ def test_gelu_of_the_largest() -> None:
     for given in (x, strided):
         compiled = torchmux.compile(lambda x: F.gelu(x), backend="native", strict=True)
         torch.testing.assert_close(compiled(given).contiguous(), F.gelu(strided).contiguous(), equal_nan=True)
+
+
+@pytest.mark.parametrize("function", [torch.sinh, torch.cosh])
+def test_hyperbolic_functions_are_finite_where_their_values_are(function: Any) -> None:
+    # Those of Sleef, which eager takes for vectors, are infinite from 88.8 on.
+    x = torch.cat([torch.linspace(-89.4, 89.4, 1001), torch.linspace(-1.5, 1.5, 1000), torch.tensor([-90.0, 90.0])])
+    exact, found = function(x.double()), torchmux.compile(function, backend="native", fullgraph=True)(x)
+    torch.testing.assert_close(found, exact.float(), rtol=3e-7, atol=0)
