@@ -523,9 +523,10 @@ class Cudagraphs(Requirements):
 
 
 class Auto(Requirements):
-    """``auto``, waiting for the decision on each graph."""
+    """``auto``, waiting for the decision on each graph; it keeps the process that forks candidates."""
 
     backend = "auto"
+    processes = ("torchmux.multiplexer.nursery",)
     options: Mapping[str, Any] = {"wait": True}
 
     @property
