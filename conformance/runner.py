@@ -322,6 +322,10 @@ class CaseRunner:
         return self._worker
 
 
+_STEADY = {"PYTHONHASHSEED": "0"}
+"""Some of torch's samples come in the order of a set of strings, which has to be one for the backend and for eager."""
+
+
 def _seen(device: str) -> dict[str, str]:
     """What a worker is told of GPUs."""
     return _NO_GPU if device == "cpu" else {}
@@ -342,7 +346,7 @@ class Worker:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True, cwd=self.folder,
-            env={**os.environ, **_seen(head["device"]), "PYTHONPATH": path, **(environment or {})},
+            env={**os.environ, **_STEADY, **_seen(head["device"]), "PYTHONPATH": path, **(environment or {})},
         )  # fmt: skip
         self._copies = environment is None and head["device"] == "cpu"
         self._copy = 0  # the id of the copy that runs cases

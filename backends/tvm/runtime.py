@@ -77,7 +77,9 @@ class TvmFunction:
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
         sizes = (tvm_ffi.Shape(values(self._sizes, args)),) if self._sizes else ()
-        given = (*(args if not sizes else (v for v in args if isinstance(v, torch.Tensor))), *self._constants)
+        given = (*args, *self._constants)
+        if len(given) > len(self._inputs):  # numbers are among the arguments, whether or not the code asks for them
+            given = tuple(v for v in given if isinstance(v, torch.Tensor))
         if self._as_they_are:
             given = tuple(v if v.is_contiguous() else v.contiguous() for v in given)
         else:

@@ -17,7 +17,7 @@ from torchmux.scratch import scratch_folder
 from .. import machine
 from ..options import TvmOptions
 from ..relax import mathlib
-from . import fences, schedule, tuning
+from . import fences, indices, schedule, tuning
 
 _FOR_GPUS = (
     "s_tir.HoistIfThenElse",
@@ -85,14 +85,14 @@ def _scheduled(module: tvm.IRModule, target: tvm.target.Target, search: tuning.T
         from tvm.s_tir import dlight
 
         rules = (dlight.gpu.Matmul(), dlight.gpu.Reduction(), dlight.gpu.GeneralReduction(), dlight.gpu.Fallback())
-        return dlight.ApplyDefaultSchedule(*rules)(module)
+        return indices.rising(dlight.ApplyDefaultSchedule(*rules)(module))
     plain = {name: function for name, function in module.functions_items() if isinstance(function, tirx.PrimFunc)}
     own = {name: mathlib.rewrite(fences.fenced(schedule.scheduled(function))) for name, function in plain.items()}
     if search is not None:
         own = search.tuned(plain, own)
     for name, function in own.items():
         module[name] = function
-    return module
+    return indices.rising(module)
 
 
 def _pipeline(target: tvm.target.Target, search: tuning.Tuning | None) -> Any:
