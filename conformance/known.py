@@ -527,6 +527,7 @@ class Auto(Requirements):
 
     backend = "auto"
     processes = ("torchmux.multiplexer.nursery",)
+    seconds = 1200.0  # each graph of a case is decided on in its own budget
     options: Mapping[str, Any] = {"wait": True}
 
     @property

@@ -30,12 +30,12 @@ WHOLE = (
 
 # Operators with a rule that torch's table serves better.  The first two need the length of a dimension, which the
 # frontend loses track of where a view takes a size from an input; of the next three it cannot make a result without
-# dimensions; of a row of nothing but -inf it makes nan in the next, which is there to make zeros of it; the last four
-# have no digits where they are small.
+# dimensions; of a row of nothing but -inf it makes nan in the next, which is there to make zeros of it; the next four
+# have no digits where they are small; the last one's number is rounded down.
 _BETTER_SPELLED_OUT = (
     "aten::split.Tensor", "aten::unbind.int",
     "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::_safe_softmax",
-    "aten::celu", "aten::selu", "aten::softplus", "aten::log_sigmoid_forward",
+    "aten::celu", "aten::selu", "aten::softplus", "aten::log_sigmoid_forward", "aten::rad2deg",
 )  # fmt: skip
 
 # The same of operators that torch's table leaves whole.

@@ -38,7 +38,8 @@ MOVES = frozenset(
         "_unsafe_view", "_reshape_alias", "_reshape_copy", "new_empty_like", "broadcast_to", "sum_to_size",
         "pin_memory", "is_pinned", "empty_quantized", "_efficientzerotensor", "random_", "uniform_",
         "normal_", "bernoulli_", "native_dropout", "rand", "randn", "randint", "rand_like", "randn_like",
-        "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors", "_conj",
+        "randint_like", "randperm", "set_data", "_version", "isfinite", "equal", "broadcast_tensors",
+        "flatten_dense_tensors", "unflatten_dense_tensors", "_conj",
         "_conj_physical", "_neg_view", "requires_grad_", "retain_grad", "output_nr", "is_leaf", "sym_size",
         "sym_stride", "sym_numel", "sym_storage_offset", "slice_backward", "select_backward", "diagonal_backward",
         "stack", "arange", "_has_compatible_shallow_copy_type", "_has_same_storage_numel", "_assert_async",
@@ -177,7 +178,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def _computed(events: Sequence[Any]) -> Iterator[str]:
     for event in events:
         name = event.name.removeprefix("aten::")
-        if event.name.startswith("aten::") and name not in MOVES and not _undoes_a_view(event):
+        if event.name.startswith("aten::") and name not in MOVES and not _is_derived(event):
             whole = _whole(event)
             if whole is event:
                 yield name
@@ -185,13 +186,23 @@ def _computed(events: Sequence[Any]) -> Iterator[str]:
                 yield whole.name
 
 
-def _undoes_a_view(event: Any) -> bool:
-    """Whether autograd's engine runs it to pass a gradient from a view on to its base, outside of the graph."""
+_DERIVED = re.compile(r"autograd::engine::evaluate_function: \w+Backward\d+")
+"""The nodes that autograd records for torch's own operators; those of functions written in Python have no number."""
+
+
+def _is_derived(event: Any) -> bool:
+    """Whether autograd's engine runs it outside of all compiled code, for an operator that torch has run before.
+
+    That operator is seen when it runs.  What passes a gradient from a view on to its base belongs to no operator.
+    """
+    node = ""
     while event is not None:
         if event.name.startswith("AsStridedBackward"):
             return True
+        if event.name.startswith("autograd::engine::evaluate_function"):
+            node = event.name  # the outermost one counts: compiled code may ask autograd for derivatives itself
         event = event.cpu_parent
-    return False
+    return _DERIVED.fullmatch(node) is not None
 
 
 _OPERATOR = re.compile(r"(?!autograd::)\w+::\w+(\.\w+)?")

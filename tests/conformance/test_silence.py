@@ -15,7 +15,7 @@ def _event(name, parent=None):
 
 
 def test_steps_of_an_operator_are_those_of_the_outermost_one():
-    engine = _event("autograd::engine::evaluate_function: MulBackward0")
+    engine = _event("autograd::engine::evaluate_function: CompiledFunctionBackward")
     softmax, library = _event("aten::softmax", engine), _event("a_library::noted", engine)
     events = [
         engine,
@@ -25,6 +25,14 @@ def test_steps_of_an_operator_are_those_of_the_outermost_one():
         _event("aten::sinh", _event("aten::mul", library)),
     ]
     assert set(silence._computed(events)) == {"softmax", "a_library::noted"}
+
+
+def test_derivatives_of_what_torch_ran_are_told_only_within_compiled_code():
+    of_torch = _event("autograd::engine::evaluate_function: MulBackward0")
+    compiled = _event("autograd::engine::evaluate_function: CompiledFunctionBackward")
+    within = _event("autograd::engine::evaluate_function: SinBackward0", compiled)
+    events = [_event("aten::mul", of_torch), _event("aten::cos", within), _event("aten::neg", compiled)]
+    assert set(silence._computed(events)) == {"cos", "neg"}
 
 
 def test_moves_and_assertions_are_nobodys_computation():

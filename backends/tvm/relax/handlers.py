@@ -184,8 +184,11 @@ def _arange(t: Any, node: Node) -> Any:
     given = [t.number(a) for a in node.args]
     start, step = (0, 1) if len(given) == 1 else (given[0], given[2] if len(given) > 2 else 1)
     dtype = t.dtype(node)
+    falls = isinstance(step, (int, float)) and step < 0
+    step = -step if falls else step
     start, step = (tirx.const(v, dtype) if isinstance(v, (int, float)) else v.astype(dtype) for v in (start, step))
-    return t.compute(node, lambda i: start + i.astype(dtype) * step)
+    # TVM drops a zero that is added, and zero times a negative number would be the result: -0.0.
+    return t.compute(node, lambda i: start - i.astype(dtype) * step if falls else start + i.astype(dtype) * step)
 
 
 # --- arithmetic with torch's type promotion -----------------------------------------------------------------------
