@@ -18,6 +18,7 @@ from torch.fx import Node
 from ..common.adapter import indices
 from ..common.adapter.indices import Limits
 from ..common.pipeline import aliasing
+from ..common.pipeline.decompose import is_random
 
 Bounds = tuple[float, float]
 
@@ -86,6 +87,8 @@ def _computed(node: Node) -> Bounds | None:
         value = found.meta.get("val")
         if found.op != "call_function" or not isinstance(value, torch.Tensor) or len(seen) > 64:
             return None
+        if is_random(found.target) or getattr(found.target, "overloadpacket", None) in _UNWRITTEN:
+            return None  # another call has other numbers
         if any(type(size) is not int for size in value.shape) or value.numel() > 1 << 20:
             return None
         order.append(found)
@@ -182,6 +185,14 @@ def _constant(node: Node) -> Bounds | None:
     return _hull((0, 1), *(_of(a) for a in node.args if isinstance(a, (Node, int, float))))
 
 
+def _drawn(node: Node) -> Bounds | None:
+    """``randint``: from a number, or from 0, up to below a number."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    given = dict(zip(names, node.args, strict=False))
+    low, high = given.get("low", 0), given["high"]
+    return (low, high - 1) if type(low) is int and type(high) is int else None
+
+
 def _filled(node: Node) -> Bounds | None:
     return _of(node.args[1])
 
@@ -261,7 +272,11 @@ def _difference_from(node: Node) -> Bounds | None:
 
 
 _aten = torch.ops.aten
+_UNWRITTEN = frozenset((_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided))
+
 _RULES: Mapping[Any, Callable[[Node], Bounds | None]] = {
+    _aten.randint: _drawn,
+    _aten.randint_like: _drawn,
     **dict.fromkeys(
         (_aten.cat, _aten.stack, _aten.hstack, _aten.vstack, _aten.clone, _aten.repeat, _aten.flip,
          _aten.roll, _aten.tril, _aten.triu, _aten.copy, _aten.lift_fresh_copy, _aten.minimum, _aten.maximum,
