@@ -9,7 +9,6 @@ these divide the opposite, by the identities of floors: ``a // k`` is ``-((k - 1
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import tvm
@@ -49,7 +48,9 @@ class _Terms:
         self._fixed = [loop.loop_var for loop in loops if _number(loop.extent) == 1]
         realized = compat.collected(function.body, s_tir.SBlockRealize)
         self._given = [
-            (own.var, value) for each in realized for own, value in zip(each.block.iter_vars, each.iter_values, strict=True)
+            (own.var, value)
+            for each in realized
+            for own, value in zip(each.block.iter_vars, each.iter_values, strict=True)
         ]
 
     def signs(self, expression: Any, sign: int = 1) -> set[int]:
