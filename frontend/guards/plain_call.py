@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import types
 
 import torch
@@ -25,6 +26,10 @@ class PlainCall:
         self.module = module
         self.function = function
         self._global_hooks = tuple(getattr(_OF_ALL, name) for name in _TABLES)
+
+    def is_like(self, other: PlainCall) -> bool:
+        same = self.module is other.module and self.function is other.function
+        return same and all(map(operator.is_, self._global_hooks, other._global_hooks))
 
     def holds(self) -> bool:
         cls, own = type(self.module), self.module.__dict__

@@ -53,6 +53,11 @@ class Form:
         self.names = names
         self.plain = plain
 
+    def is_like(self, other: Form) -> bool:
+        if self.plain is None or other.plain is None:
+            return self.names == other.names and self.plain is other.plain
+        return self.names == other.names and self.plain.is_like(other.plain)
+
 
 class Snapshot:
     """What the guards found in objects, valid while the watch sees no change."""
@@ -125,13 +130,19 @@ class SnapshotCheck:
         except BaseException as error:
             return keep(error)
 
+    def known(self, form: Form) -> Form:
+        """The form that the latest snapshot has, if it is like this one."""
+        latest = self._form()
+        return latest if latest is not None and latest.is_like(form) else form
+
     def of_values(self, form: Form) -> Callable[..., bool]:
         """The check as a function of the values of some locals, a tuple, for as long as the check itself is there.
 
         A snapshot of this form has a check that may be called ahead of it.
         """
-        self._names, self._form, self.inputs.latest = form.names, weakref.ref(form), no_snapshot
-        self._passed = self._patience  # so that the next check takes a snapshot of that form
+        if self._form() is not form:
+            self._names, self._form, self.inputs.latest = form.names, weakref.ref(form), no_snapshot
+            self._passed = self._patience  # so that the next check takes a snapshot of that form
         held, names = weakref.ref(self), form.names
         without = None
 

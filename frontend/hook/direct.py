@@ -83,12 +83,14 @@ def _ready(
     if (replaces := kept()) is not None:
         ti.set_code_exec_strategy(replaces, _SKIP)
     make, method, namespace, name = types.FunctionType, types.MethodType, function.__globals__, function.__name__
-    width, count, owner = len(names), len(names) - len(first), first[0] if first else None
+    width, owner = len(names), first[0] if first else None
     has_rest, has_named = bool(code.co_flags & _VARARGS), bool(code.co_flags & _VARKEYWORDS)
     others = code.co_varnames[code.co_argcount :][: has_rest + has_named]
-    form = Form((*names, *others, *code.co_freevars), plain)
-    check, entry_check = _check_of_values(entry, form), entry.check()
-    inputs, uses = (entry_check.inputs, entry_check.uses) if isinstance(entry_check, SnapshotCheck) else (None, [0])
+    form, entry_check, inputs, uses = Form((*names, *others, *code.co_freevars), plain), entry.check(), None, [0]
+    if isinstance(entry_check, SnapshotCheck):
+        form, inputs, uses = entry_check.known(form), entry_check.inputs, entry_check.uses
+        plain = form.plain
+    check = _check_of_values(entry, form)
     ti.set_code_exec_strategy(check.__code__, _SKIP)
 
     # The function is made anew each time: what holds the code for long closes a cycle through it, which never goes.
@@ -108,8 +110,13 @@ def _ready(
         if replaces is None or function.__code__ is not code or session.generation != generation:
             return None
         values = first + args  # the owner may be one of the rest
+        defaults = function.__defaults__
+        if (missing := width - len(values)) > 0:
+            if defaults is None or missing > len(defaults):
+                return None
+            values += defaults[-missing:]
         if others:
-            if len(values) < width or (kwargs and not (has_named and kwargs.keys().isdisjoint(names))):
+            if kwargs and not (has_named and kwargs.keys().isdisjoint(names)):
                 return None
             if has_rest:
                 values = values[:width] + ((values[width:], kwargs) if has_named else (values[width:],))
@@ -117,7 +124,7 @@ def _ready(
                 values += (kwargs,)
             else:
                 return None
-        elif kwargs or len(args) != count:
+        elif kwargs or len(values) != width:
             return None
         if closure:
             try:
@@ -134,10 +141,10 @@ def _ready(
             uses[0] += 1
         elif (plain is not None and not plain.holds()) or not check(values):
             return None
-        made = make(replaces, namespace, name, None, closure)
+        made = make(replaces, namespace, name, defaults, closure)
         return method(made, owner) if first else made
 
-    is_simple = not (others or first or closure or inputs is not None)
+    is_simple = not (others or first or closure or function.__defaults__ or inputs is not None)
     return ready if is_simple else ready_with_more
 
 

@@ -149,6 +149,32 @@ def test_errors_of_calls_are_eagers(args, kwargs):
     assert str(found.value) == str(wanted.value)
 
 
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_arguments_that_are_left_out(is_deep):
+    class Owner(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = NETS if is_deep else torch.nn.Identity()
+
+        def forward(self, x, y=3.0, z=X):
+            return self.layers(x) * y + z
+
+    owner = Owner()
+    compiled = warm(owner, X)
+    before = compiled._torchmux_record.direct
+    for args in ((X,), (X, 3.0), (X, 3.0, X), (X,)):
+        for _ in range(2):
+            assert torch.equal(compiled(*args), owner(*args))
+    assert compiled._torchmux_record.direct is before is not None
+    assert torch.equal(compiled(X, 2.0), owner(X, 2.0))
+    Owner.forward.__defaults__ = (4.0, X + 1)
+    for args in ((X,), (X, 3.0)):
+        assert torch.equal(compiled(*args), owner(*args))
+    Owner.forward.__defaults__ = None
+    with pytest.raises(TypeError, match="missing 2 required positional arguments"):
+        compiled(X)
+
+
 def test_a_cell_that_changes():
     function, change = over_cell()
     compiled = warm(function, X)
