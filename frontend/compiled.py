@@ -74,11 +74,7 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         if outer is None:
             _calls_made[0] += 1
         doing.owner = record
-        record.calls[0] = count = record.calls[0] + 1
-        if (ready := record.direct) is not None:
-            if (found := ready(args, kwargs)) is not None:
-                return found(*args, **kwargs)
-            record.direct = None
+        record.calls[0] += 1
         if session.questions_seen != questions[0]:
             ask_again(session)
         previous, bucket = None, -1
@@ -89,8 +85,6 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         finally:
             set_eval_frame(previous)
             set_bucket(bucket)
-            if count & (count - 1) == 0:
-                record.direct = direct(session, fn)
     except BaseException as error:
         record.must_raise = None
         tidy(error)
@@ -99,6 +93,43 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
         doing.owner = outer
         if record.must_raise is not None:
             _raise_pending(record)
+
+
+def _caller(session: Session, record: Record, called: Callable) -> Callable[..., Any]:
+    """A function that calls ``called`` with all but its first argument: directly, once that is possible."""
+    calls, calls_made = record.calls, _calls_made
+
+    @_not_for_torchs_tracer
+    def compiled(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if (ready := record.direct) is not None and stance_state.current is DEFAULT:
+                doing = this_thread.doing
+                outer = doing.owner
+                try:  # as in call()
+                    doing.owner = record
+                    if (found := ready(args, kwargs)) is not None:
+                        if outer is None:
+                            calls_made[0] += 1
+                        calls[0] += 1
+                        return found(*args, **kwargs) if kwargs else found(*args)
+                except BaseException:
+                    record.must_raise = None
+                    raise
+                finally:
+                    doing.owner = outer
+                    if record.must_raise is not None:
+                        _raise_pending(record)
+                record.direct = None
+            try:
+                return call(session, record, called, args, kwargs)
+            finally:
+                if (count := calls[0]) & (count - 1) == 0:
+                    record.direct = direct(session, called)
+        except BaseException as error:
+            tidy(error)
+            raise  # a bare raise adds no entry for this frame
+
+    return compiled
 
 
 def _raise_pending(record: Record) -> None:
@@ -153,50 +184,8 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
     """A function that runs captured code of ``fn``; ``arguments`` are those of ``compile()``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None, arguments["name"])
-    callback, number, calls, called = session.callback, session.bucket, record.calls, with_frame(fn)
-    calls_made = _calls_made
-
-    @functools.wraps(fn)
-    def compiled(*args: Any, **kwargs: Any) -> Any:
-        if stance_state.current is not DEFAULT:
-            try:
-                return call(session, record, called, args, kwargs)
-            except BaseException as error:
-                tidy(error)
-                raise
-        doing = this_thread.doing
-        outer = doing.owner
-        try:  # as in call()
-            if outer is None:
-                calls_made[0] += 1
-            doing.owner = record
-            calls[0] = count = calls[0] + 1
-            if (ready := record.direct) is not None:
-                if (found := ready(args, kwargs)) is not None:
-                    return found(*args, **kwargs)
-                record.direct = None
-            if session.questions_seen != questions[0]:
-                ask_again(session)
-            previous, bucket = None, -1
-            try:
-                bucket = set_bucket(number)
-                previous = set_eval_frame(callback)
-                return called(*args, **kwargs)
-            finally:
-                set_eval_frame(previous)
-                set_bucket(bucket)
-                if count & (count - 1) == 0:
-                    record.direct = direct(session, called)
-        except BaseException as error:
-            record.must_raise = None
-            tidy(error)
-            raise  # a bare raise adds no entry for this frame
-        finally:
-            doing.owner = outer
-            if record.must_raise is not None:
-                _raise_pending(record)
-
-    made = CompiledFunction(_not_for_torchs_tracer(compiled))
+    compiled = functools.wraps(fn)(_caller(session, record, with_frame(fn)))
+    made = CompiledFunction(compiled, None)
     functools.update_wrapper(made, fn)
     vars(made).update(
         _torchmux_original=fn,
@@ -224,15 +213,6 @@ class CompiledModule(torch.nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Prevents class-creation hooks of the original's class from running for the derived class."""
-
-    @_not_for_torchs_tracer
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        cls = type(self)
-        try:
-            return call(cls._torchmux_session, cls._torchmux_record, cls._torchmux_called, args, kwargs)
-        except BaseException as error:
-            tidy(error)
-            raise
 
     @property
     def _orig_mod(self) -> torch.nn.Module:
@@ -273,14 +253,15 @@ def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
 
 def compiled_module(module: torch.nn.Module, session: Session, name: str | None = None) -> torch.nn.Module:
     """A module that runs captured code of ``module``."""
-    cls = type(module)
+    cls, called, record = type(module), with_frame(module), Record(module, name)
     namespace = {
+        "__call__": _caller(session, record, called),
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         "_torchmux_original": module,
-        "_torchmux_called": staticmethod(with_frame(module)),
-        "_torchmux_record": Record(module, name),
+        "_torchmux_called": staticmethod(called),
+        "_torchmux_record": record,
         "_torchmux_session": session,
         **{name: _compiled_step(cls, name) for name in _STEPS if isinstance(getattr(cls, name, None), FunctionType)},
     }

@@ -64,6 +64,7 @@ LAYERS = (
         "hook.interrupts",
         "hook.thread_state",
         "capture.attempts",
+        "capture.random_operators",
     ),
     ("default_backend", "guards", "marks.shapes_spec", "marks.tensor_marks", "sizes"),
     ("values", "trace.tracer", "trace.effects", "trace.enumerations", "trace.operator_table"),

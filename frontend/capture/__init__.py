@@ -6,6 +6,7 @@ In the order in which a frame passes through:
 * ``attempts``: what each attempt takes for granted, why it starts again, and the loop that makes them.
 * ``assumed_branches``: branches that only raise, which the trace assumes are not taken.
 * ``failures``: graphs that fail where the program could tell, whose calls start again in eager.
+* ``random_operators``: which operators of a graph may draw random numbers.
 * ``finish``: closes the graph of the attempt that comes through, has it compiled, and writes the code.
 * ``ending``: how captured code ends, and goes on.
 * ``frame_writer``: the Python function that runs in place of a frame: inputs, the graph, side effects, the result.

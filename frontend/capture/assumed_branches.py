@@ -26,6 +26,7 @@ from ..bytecode import parameters
 from ..guards.kinds.frames import BranchesAsExpected
 from ..guards.sources import Cell, Const, Local
 from ..handlers import classify
+from .random_operators import argument, may_draw
 from .tracebacks import starts_again
 
 if TYPE_CHECKING:
@@ -85,15 +86,15 @@ def _is_known(node: Any) -> bool:
     target = node.target
     if node.op == "call_method" or target in (getattr, ti.set_grad_enabled):
         return True
-    if isinstance(target, ti.OpOverload):
-        return not target._schema.is_mutable
+    if overloads := ti.overloads(target):
+        return not any(ti.operator_schema(overload).is_mutable for overload in overloads)
     return getattr(target, "__module__", None) in ("_operator", "math") or classify.is_operator(target)
 
 
 def _renorms(node: Any) -> bool:
     """An embedding with ``max_norm`` writes to its weight."""
     embeddings = (torch.nn.functional.embedding, torch.nn.functional.embedding_bag)
-    return node.target in embeddings and _argument(node, "max_norm") is not None
+    return node.target in embeddings and argument(node, "max_norm") is not None
 
 
 def _running_statistics(node: Any) -> list[Any]:
@@ -102,14 +103,6 @@ def _running_statistics(node: Any) -> list[Any]:
     if [*node.args[5:6], *training][:1] == [False]:
         return []
     return [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
-
-
-def _argument(node: Any, name: str) -> Any:
-    if name in node.kwargs:
-        return node.kwargs[name]
-    if not isinstance(node.target, types.FunctionType):
-        return None
-    return inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get(name)
 
 
 _WRITING = frozenset({operator.setitem, operator.delitem}) | {
@@ -124,7 +117,7 @@ def _written(node: Any) -> list[Any]:
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     in_place = name.endswith("_") != name.endswith("__") or name == "__setitem__"
     in_place = in_place or (name.startswith("__i") and name.endswith("__"))
-    if in_place or node.target in _WRITING or _argument(node, "inplace"):
+    if in_place or node.target in _WRITING or argument(node, "inplace"):
         written.append(node.args[0] if node.args else node.kwargs.get("input"))
     if node.target in _NORMALIZERS:
         written += _running_statistics(node)
@@ -174,15 +167,16 @@ starts_again(Rerun.__call__)
 class _Before:
     """The state that a graph may change besides its results, before it runs."""
 
-    def __init__(self, *written: torch.Tensor) -> None:
-        self.random = torch.default_generator.get_state()
+    def __init__(self, is_random: bool, *written: torch.Tensor) -> None:
+        self.random = torch.default_generator.get_state() if is_random else None
         self.grad = torch.is_grad_enabled()
         self.written = written
         with torch.no_grad():
             self.contents = [tensor.clone() for tensor in written]
 
     def restore(self) -> None:
-        torch.default_generator.set_state(self.random)
+        if self.random is not None:
+            torch.default_generator.set_state(self.random)
         with torch.no_grad():
             for tensor, contents in zip(self.written, self.contents, strict=True):
                 tensor.copy_(contents)
@@ -222,6 +216,7 @@ class Check:
         self.conditions = [f"bool({out.graph_output(value)}) is {outcome}" for value, outcome in tr.expectations]
         self.arguments = [out.load(Local(name)) for name in parameters(code)]
         self.cells = [out.load(Cell(name)) for name in code.co_freevars]
+        self.is_random = any(map(may_draw, tr.main.nodes))
 
     def lines(self, out: FrameWriter, call: str, inputs: str) -> list[str]:
         """``call`` runs the graph and stores its results."""
@@ -231,7 +226,7 @@ class Check:
         if not self.ends:
             result = f"True, {result}"
         return [
-            f"before = {out.names.const(_Before)}({', '.join(written)})",
+            f"before = {out.names.const(_Before)}({', '.join([str(self.is_random), *written])})",
             "failure = None",
             "try:",
             f"    {call}",

@@ -10,8 +10,6 @@ What the call has done until then must not show: a graph that writes to its inpu
 
 from __future__ import annotations
 
-import functools
-import re
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -26,14 +24,11 @@ from ..bytecode import parameters
 from ..guards.sources import Cell, Local
 from ..values.tensors import TensorValue
 from .assumed_branches import arguments_in_order, leaves_no_trace
+from .random_operators import may_draw
 from .tracebacks import starts_again
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
-
-_RANDOM = re.compile(
-    r"rand|drop|bernoulli|normal|multinomial|poisson|exponential_|uniform|cauchy_|geometric_|rrelu|attention"
-)
 
 
 def would_show(tr: Tracer) -> bool:
@@ -63,10 +58,10 @@ class FailureCheck:
         self.eagerly = Eagerly(code, tr.root.namespace)
         self.arguments = [out.load(Local(name)) for name in parameters(code)]
         self.cells = [out.load(Cell(name)) for name in code.co_freevars]
-        self.is_random = any(_RANDOM.search(_name(node.target)) for node in tr.main.nodes)
+        self.is_random = any(map(may_draw, tr.main.nodes))
 
     def lines(self, out: FrameWriter, call: str, inputs: str) -> list[str]:
-        """``call`` runs the graph on ``inputs``, "(a, b)", and stores its results."""
+        """``call`` runs the graph on ``inputs``, a tuple, and stores its results."""
         arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
         eagerly = out.names.const(self.eagerly)
         state = f"state = {out.names.const(torch.default_generator.get_state)}()" if self.is_random else "state = None"
@@ -77,7 +72,7 @@ class FailureCheck:
             "try:",
             f"    {call}",
             "except Exception as error:",
-            f"    if not {eagerly}.raises_too(error, state){inputs}:",
+            f"    if not {eagerly}.raises_too(error, state, {inputs}):",
             "        raise",
             "    failed = True",
             "if failed:",
@@ -91,23 +86,20 @@ class Eagerly:
     def __init__(self, code: types.CodeType, namespace: dict[str, Any]) -> None:
         self.code = code
         self.namespace = namespace
-        self.plain: Callable[..., Any] | None = None
+        self.plain: Callable[[tuple], Any] | None = None
 
-    def raises_too(self, error: Exception, state: torch.Tensor | None) -> Callable[..., bool]:
-        """A function of the graph's inputs: whether the program itself raises such an error, as the graph uncompiled.
+    def raises_too(self, error: Exception, state: torch.Tensor | None, inputs: tuple) -> bool:
+        """Whether the program itself raises such an error, as the graph uncompiled; ``state`` is put back.
 
-        It puts the random state back to ``state``.
+        That is the random state ahead of the graph, or None if the graph draws nothing.
         """
-        return functools.partial(self._raises_too, error, state)
-
-    def _raises_too(self, error: Exception, state: torch.Tensor | None, *inputs: Any) -> bool:
         if isinstance(error, TorchmuxError) or self.plain is None:
             return False
         previous = ti.set_eval_frame(None)
         try:
             if state is not None:
                 torch.default_generator.set_state(state)
-            self.plain(*inputs)
+            self.plain(inputs)
         except Exception as own:
             return type(own) is type(error)
         else:
@@ -130,7 +122,3 @@ class Eagerly:
 
 
 starts_again(Eagerly.__call__)
-
-
-def _name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", "")

@@ -196,8 +196,9 @@ def _compile(tr: Trace, out: Output, result: str, compile_graph: Callable) -> tu
         runner = _runner(captured)
         if isinstance(out.check, FailureCheck):
             graph = captured.graph
+            plain = leaving_levels(restoring(graph.forward, graph), graph)
             out.check.eagerly.plain = _restoring(
-                leaving_levels(restoring(graph.forward, graph), graph), tr.begin_grad, tr.initial_grad, tr.switches
+                lambda inputs: plain(*inputs), tr.begin_grad, tr.initial_grad, tr.switches
             )
         if tr.begin_grad != tr.initial_grad or tr.switches_grad or tr.switches.written:
             runner = _restoring(runner, tr.begin_grad, tr.initial_grad, tr.switches)
@@ -238,7 +239,7 @@ def _runner(captured: Captured) -> Callable:
     compiled, local = leaving_levels(restoring(compiled, captured.graph), captured.graph), this_thread
     is_profiled, record_function, unknown = ti.is_profiled, torch.profiler.record_function, GraphReport("?")
 
-    def run_graph(*inputs: Any) -> Any:
+    def run_graph(inputs: tuple) -> Any:
         owner = local.doing.owner
         if owner is not None:
             owner[captured][0] += 1
@@ -264,10 +265,10 @@ def _restoring(run: Callable, begin: bool, after: bool, switches: Switches) -> C
     """
     set_grad_enabled, restore = ti.set_grad_enabled, switches.restore
 
-    def run_graph(*inputs: Any) -> Any:
+    def run_graph(inputs: tuple) -> Any:
         set_grad_enabled(begin)
         try:
-            return run(*inputs)
+            return run(inputs)
         finally:
             set_grad_enabled(after)
             restore()

@@ -243,11 +243,12 @@ class Output(FrameWriter):
         return [f"{self.names.const(function)}()" for function in self.tr.calls_first]
 
     def _loading(self, rest: str, arguments: list[str]) -> tuple[list[str], list[str]]:
-        """The lines that load what ``rest`` uses: from the snapshot of the check that just passed, or path by path.
+        """The lines that load what is used: from the snapshot of the check that just passed, or path by path.
 
-        Also those of the graph's ``arguments``, one behind the other, that they only load together, as ``more``.
+        Also those of the graph's ``arguments``, one behind the other, that they only load together, as ``more``: what
+        the ``rest`` of the function does not use.
         """
-        used = collections.Counter(re.findall(r"\w+", rest))
+        used = collections.Counter([*re.findall(r"\w+", rest), *arguments])
         wanted = {s: v for s, v in self.loader.variables.items() if v in used}
         direct = {s: wanted.pop(s) for s in list(wanted) if self._differs_in_each_call(s.root())}
         roots = tuple(dict.fromkeys(source.root() for source in wanted))
@@ -263,13 +264,13 @@ class Output(FrameWriter):
         more = more if len(more) >= _FEW_INPUTS else []
         alone = {s: v for s, v in wanted.items() if v not in more}
         inputs = self.tr.guards.inputs
-        inputs.roots, inputs.sources = roots, (*alone, *(known[variable] for variable in more))
+        inputs.roots, inputs.sources, inputs.more = roots, tuple(alone), tuple(known[variable] for variable in more)
         # another thread may have made another snapshot since the check
         same = " and ".join(f"s.roots[{i}]() is {root.expression(self.loader)}" for i, root in enumerate(roots))
         lines: list[str] = []
         loader = Loader(self.names, lines, self._root, "w")
         lines += [f"{variable} = {loader.load(source)}" for source, variable in direct.items()]
-        targets = "more" if more and not alone else f"({', '.join([*alone.values(), *(['*more'] if more else [])])},)"
+        targets = f"({', '.join([*alone.values(), *(['more'] if more else [])])},)"
         loading = [
             f"s = {self.names.const(inputs, 'inputs_')}.latest()",
             f"if s is not None and s.inputs and {same}:",
@@ -295,20 +296,26 @@ class Output(FrameWriter):
             self.names.namespace["run_graph"] = run_graph
             targets = ", ".join(f"out{i}" for i in range(len(self.graph_outputs)))
             comma = "," if len(self.graph_outputs) == 1 else ""
-            arguments = f"({', '.join(inputs)})"
-            call = f"run_graph{arguments}"
+            arguments = _tuple(inputs)
+            call = f"run_graph({arguments})"
             call = f"{targets}{comma} = {call}" if targets else call
             lines += [call] if self.check is None else self.check.lines(self, call, arguments)
         goes_on = "False, " if self.resumes and self.check is not None else ""  # with the rest of the frame
         lines = [*lines, *self.after, f"return {goes_on}{result}"]
-        loading, more = self._loading("\n".join(lines), inputs)
+        loading, more = self._loading("\n".join(lines).replace(arguments, ""), inputs)
         if more:
             at = inputs.index(more[0])
-            inputs[at : at + len(more)] = ["*more"]
-            lines = [line.replace(arguments, f"({', '.join(inputs)})") for line in lines]
+            around = (inputs[:at], inputs[at + len(more) :])
+            ahead, behind = (_tuple(texts) if texts else "" for texts in around)
+            joined = " + ".join(filter(None, (ahead, "more", behind)))
+            lines = [line.replace(arguments, joined) for line in lines]
         lines = [*self._calls_first(), *loading, *lines]
         parameters = ", ".join(self.arguments.values())
         text = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in lines) + "\n"
         namespace = self.names.namespace
         exec(compile(text, f"<torchmux {name}>", "exec"), namespace)
         return namespace[name], text
+
+
+def _tuple(texts: list[str]) -> str:
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

@@ -17,5 +17,6 @@ In the order in which data flows:
 * ``stable_objects``: what of a program's objects stays as it is while a watch sees no write.
 * ``reach``: whether parts of an object can be kept without keeping it.
 * ``stable_paths``: which sources and guards of a trace depend on nothing else.
+* ``plain_call``: whether a call of a module comes to nothing but its ``forward``.
 * ``snapshot``: a check that asks the watch once in place of all those guards.
 """

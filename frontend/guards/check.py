@@ -23,6 +23,7 @@ from .kinds.guard import Guard
 from .loader import Loader, Names
 from .sources import Argument, Source
 from .ways_out import Failure
+from .write_watch import Watch, reading
 
 
 class Apart(NamedTuple):
@@ -72,15 +73,15 @@ class CompiledGuards:
         make_loader: Callable,
         *,
         takes: str = "L",
-        snapshot: bool = False,
+        watch: Watch | None = None,
         others: tuple[list[Any], Apart] | None = None,
         apart: Sequence[Apart] = (),
     ) -> tuple[Callable[..., Any], str]:
         """A check of these conditions and groups, and of everything else; the function and its text.
 
-        That of a snapshot is handed values, and whether they are still right; if not, it returns None.  ``others`` is
-        then what is checked of tensors besides the arguments, and which tensors must be none of which; ``apart`` tells
-        that of other objects.
+        That of a snapshot is handed values, and asks ``watch`` whether they are still right; if not, it returns None.
+        ``others`` is then what is checked of tensors besides the arguments, and which tensors must be none of which;
+        ``apart`` tells that of other objects.
         """
         names = Names()
         lines: list[str] = []
@@ -88,8 +89,7 @@ class CompiledGuards:
         if self.global_state:
             self._emit_global_state(names, lines)
         self._emit_tensors(self.tensor_checks[0], loader, names, lines)
-        if snapshot:
-            lines.append("if not unchanged(): return None")
+        place = len(lines)
         # the model's structure hardly ever changes
         arguments = [g for g in conditions if isinstance(g.source, Argument)]
         rest = [g for g in conditions if not isinstance(g.source, Argument)]
@@ -109,6 +109,8 @@ class CompiledGuards:
         for variable, source in self.shape_roots.items():
             lines.append(f"{variable} = {loader.load(source)}")
         lines.extend(_shape_checks(self.shape_conditions, names))
+        if watch is not None:  # which knows by now of all that is loaded
+            lines[place:place] = _comparing(watch, names)
         body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
         text = (
             f"def guard({takes}):\n    try:\n{body}\n"
@@ -120,15 +122,17 @@ class CompiledGuards:
         )
         namespace = {**names.namespace, **self._shape_namespace, "keep": keep}
         exec(compile(text, "<torchmux guard>", "exec"), namespace)
-        return from_its_first_instruction(namespace["guard"]), text
+        # the function goes as soon as nobody holds it: its namespace does not
+        return from_its_first_instruction(namespace.pop("guard")), text
 
     def of_arguments(self, names: Sequence[str]) -> Callable[..., Any]:
-        """The check as a function of the values of these locals, in their order."""
+        """The check as a function of a tuple: the values of these locals, in their order."""
 
         def loader(namespace: Names, lines: list[str]) -> Loader:
+            lines.append(unpacking(names))
             return Loader(namespace, lines, by_position(names))
 
-        return self.write(self.conditions, self.distinct, loader, takes=arguments_of(names))[0]
+        return self.write(self.conditions, self.distinct, loader, takes="values")[0]
 
     def _emit_global_state(self, names: Names, lines: list[str]) -> None:
         lines.append(f"if not {names.const(self.state, 'global_state_')}.check(): return False")
@@ -240,9 +244,9 @@ def tensor_checker(group: Sequence[tuple[Source, Any, Sequence, Sequence]]) -> t
     return ti.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides), sources
 
 
-def arguments_of(names: Sequence[str]) -> str:
-    """The parameters of a check that takes the values of these locals."""
-    return ", ".join(f"arg{index}" for index in range(len(names)))
+def unpacking(names: Sequence[str]) -> str:
+    """The line that begins a check that takes the values of these locals: others than so many are not right."""
+    return f"({''.join(f'arg{index}, ' for index in range(len(names)))}) = values"
 
 
 def by_position(names: Sequence[str]) -> Callable[[Any], str]:
@@ -279,6 +283,15 @@ def evaluate(guard: Guard, frame_locals: dict) -> tuple[Any, bool]:
     scope = {**names.namespace, "L": frame_locals}
     exec("\n".join([*lines, f"_value, _holds = {variable}, bool({condition})"]), scope)
     return scope["_value"], scope["_holds"]
+
+
+def _comparing(watch: Watch, names: Names) -> list[str]:
+    """The lines of ``watch.unchanged()``; nothing else is noted from here on."""
+    watch.seal()
+    return [
+        f"if {names.const(expected)} != {names.const(reading(at))}({names.const(at)}): return None"
+        for at, expected in watch.comparisons
+    ]
 
 
 _FEW = 4  # conditions that are checked in less time than it takes to look their numbers up

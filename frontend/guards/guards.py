@@ -131,6 +131,7 @@ class FrameInputs:
 
     roots: tuple[Source, ...] = ()  # where the sources lead from
     sources: tuple[Source, ...] = ()
+    more: tuple[Source, ...] = ()  # what the graph takes one behind the other: one tuple of values, after the others
     latest: Callable[[], Any] = no_snapshot  # weak reference to the snapshot that held in the last check
 
 

@@ -27,22 +27,36 @@ from torchmux import torch_internals as ti
 
 from ..hook.interrupts import from_its_first_instruction, keep
 from . import tensor_words, write_watch
-from .check import Apart, CompiledGuards, arguments_of, by_name, by_position, read, tensor_checker
+from .check import Apart, CompiledGuards, by_name, by_position, read, tensor_checker, unpacking
 from .guards import no_snapshot
 from .loader import Loader, Names
-from .sources import Argument, Global, Source
+from .plain_call import PlainCall
+from .sources import Argument, Source
 from .stable_objects import OPEN
 from .stable_paths import Walk
 from .write_watch import Watch
 
 log = logging.getLogger("torchmux")
 
-_FEW = 12  # guards that are checked faster one by one
+_FEW = 16  # guards that are checked faster one by one
 _WORTH_IT = 100  # uses that make up for a snapshot
 _MOST_PATIENCE = 1 << 16
 
 
 OTHER: Any = object()  # what a check answers for other objects than those of its snapshot
+
+
+class Form:
+    """How a check takes what it is about: the values of these locals, in this order; and what it checks besides."""
+
+    def __init__(self, names: tuple[str, ...], plain: PlainCall | None) -> None:
+        self.names = names
+        self.plain = plain
+
+    def is_like(self, other: Form) -> bool:
+        if self.plain is None or other.plain is None:
+            return self.names == other.names and self.plain is other.plain
+        return self.names == other.names and self.plain.is_like(other.plain)
 
 
 class Snapshot:
@@ -57,10 +71,10 @@ class Snapshot:
         names: tuple[str, ...] | None,
     ) -> None:
         self.watch = watch
-        self.unchanged = watch.unchanged
         self.check = check
         self.values = values
         self.names = names  # of the locals whose values the check takes; None if it takes all of them as a dictionary
+        self.form: Form | None = None  # all of which the check is
         self._roots = roots  # path -> weak reference
         self.roots: tuple[Callable[[], Any], ...] = ()  # where the inputs lead from
         self.inputs: tuple = ()  # of the frame function, or nothing
@@ -85,49 +99,60 @@ class SnapshotCheck:
     def __init__(self, guards: CompiledGuards, owner: Callable[[], Any]) -> None:
         self._guards = guards
         self._full = guards.check
-        self._inputs = guards.inputs
+        self.inputs = guards.inputs
+        self.uses = [0]  # of the latest snapshot
         self._owner = owner
-        self._uses = 0
         self._changes: collections.Counter[int] = collections.Counter()  # id -> how often it ended a snapshot
         self._began: dict[Argument, weakref.ref[Any]] = {}  # the arguments that the latest snapshot was about
         self._replaced: collections.Counter[Argument] = collections.Counter()  # how often it was another one
+        self.gave_up = False  # there is too little that a snapshot would be about
         self._patience = 1  # how many full checks pass before the next snapshot
         self._passed = 0
         self._names: tuple[str, ...] | None = None  # as the next snapshot takes them
+        self._form: Callable[[], Form | None] = no_snapshot  # of the next snapshot
 
     @from_its_first_instruction
     def __call__(self, frame_locals: dict) -> bool:
         try:
-            if (snapshot := self._inputs.latest()) is not None:
+            if (snapshot := self.inputs.latest()) is not None:
                 if (names := snapshot.names) is None:
-                    verdict = snapshot.check(snapshot.values, snapshot.unchanged, frame_locals)
+                    verdict = snapshot.check(snapshot.values, frame_locals)
                 else:
                     given = [frame_locals.get(name, OTHER) for name in names]
-                    verdict = snapshot.check(snapshot.values, snapshot.unchanged, *given)
+                    verdict = snapshot.check(snapshot.values, given)
                 if verdict is True or verdict is False:
-                    self._uses += 1
+                    self.uses[0] += 1
                     return verdict
                 if verdict is not OTHER:
-                    self._inputs.latest = no_snapshot  # the frame function must not use it either
+                    self.inputs.latest = no_snapshot  # the frame function must not use it either
                     self._changes.update(snapshot.changed())
             return self._holds(frame_locals)
         except BaseException as error:
             return keep(error)
 
-    def of_arguments(self, names: tuple[str, ...]) -> Callable[..., bool]:
-        """The check as a function of the values of these locals, for as long as the check itself is there."""
-        if self._names != names:
-            self._names, self._inputs.latest = names, no_snapshot
-            self._passed = self._patience  # so that the next check takes a snapshot of that form
-        held, inputs = weakref.ref(self), self._inputs
+    def known(self, form: Form) -> Form:
+        """The form that the latest snapshot has, if it is like this one."""
+        latest = self._form()
+        return latest if latest is not None and latest.is_like(form) else form
 
-        def holds(*values: Any) -> bool:
+    def of_values(self, form: Form) -> Callable[..., bool]:
+        """The check as a function of the values of some locals, a tuple, for as long as the check itself is there.
+
+        A snapshot of this form has a check that may be called ahead of it.
+        """
+        if self._form() is not form:
+            self._names, self._form, self.inputs.latest = form.names, weakref.ref(form), no_snapshot
+            self._passed = self._patience  # so that the next check takes a snapshot of that form
+        held, names = weakref.ref(self), form.names
+        without = None
+
+        def holds(values: tuple) -> bool:
+            nonlocal without
             if (check := held()) is None:
                 return False
-            if (snapshot := inputs.latest()) is not None and snapshot.names == names:
-                if snapshot.check(snapshot.values, snapshot.unchanged, *values) is True:
-                    check._uses += 1
-                    return True
+            if check.gave_up:
+                without = without or check._guards.of_arguments(names)
+                return without(values)
             return check(dict(zip(names, values, strict=True)))
 
         return holds
@@ -142,8 +167,8 @@ class SnapshotCheck:
 
     def _take(self, frame_locals: dict) -> None:
         """Making a snapshot takes as long as many full checks, so one that did not last delays the next."""
-        self._patience = 1 if self._uses >= _WORTH_IT else min(2 * self._patience, _MOST_PATIENCE)
-        self._passed = self._uses = 0
+        self._patience = 1 if self.uses[0] >= _WORTH_IT else min(2 * self._patience, _MOST_PATIENCE)
+        self._passed = self.uses[0] = 0
         record = self._owner()
         if record is None:
             return
@@ -155,7 +180,8 @@ class SnapshotCheck:
                 {key for key, times in self._changes.items() if times > 1},
                 {path for path, times in self._replaced.items() if times > 1},
             )
-            snapshot = _take(self._guards, walk, frame_locals, self._names, _forgetting(record, self))
+            form = self._form()
+            snapshot = _take(self._guards, walk, frame_locals, self._names, form, _forgetting(record, self))
             self._began = {
                 path: weakref.ref(root)
                 for path, root in walk.roots.items()
@@ -163,20 +189,21 @@ class SnapshotCheck:
             }
         except Exception:  # the hook would treat it as a failed guard
             log.warning("torchmux checks %d guards one by one", len(self._guards.conditions), exc_info=True)
-            self._patience = sys.maxsize
+            self.gave_up, self._patience = True, sys.maxsize
             return
+        if snapshot is None:
+            self.gave_up, self._patience = True, sys.maxsize
         # what was read for it was read under the watch, and so is this
-        if snapshot is not None and self._full(frame_locals) and snapshot.watch.unchanged():
+        elif self._full(frame_locals) and snapshot.watch.unchanged():
             record.snapshots[self] = snapshot
-            self._inputs.latest = weakref.ref(snapshot)
+            self.inputs.latest = weakref.ref(snapshot)
 
 
 def check_of(guards: CompiledGuards, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """The check that the C hook calls."""
-    roots = {guard.source.root() for guard in guards.conditions}
-    if len(guards.conditions) < _FEW or not any(isinstance(root, Argument | Global) for root in roots):
+    if len(guards.conditions) < max(_FEW, 1) or not write_watch.is_available():
         return guards.check
-    return SnapshotCheck(guards, owner) if write_watch.is_available() else guards.check
+    return SnapshotCheck(guards, owner)
 
 
 def _forgetting(record: Any, check: SnapshotCheck) -> Callable[[Any], None]:
@@ -195,6 +222,7 @@ def _take(
     walk: Walk,
     frame_locals: dict,
     given: tuple[str, ...] | None,
+    form: Form | None,
     when_gone: Callable[[Any], None],
 ) -> Snapshot | None:
     conditions = [guard for guard in guards.conditions if not walk.settles(guard)]
@@ -203,16 +231,20 @@ def _take(
     for source in guards.tensor_checks[-1][1]:
         walk.value(source)
     others = _other_tensors(guards, walk, frame_locals)
-    inputs = tuple(map(walk.value, guards.inputs.sources))
-    if not walk.roots:
+    inputs, more = (tuple(map(walk.value, sources)) for sources in (guards.inputs.sources, guards.inputs.more))
+    if not walk.roots and len(guards.conditions) - len(conditions) < _FEW:
         return None
     begin = tuple(map(walk.value, guards.inputs.roots))
-    known = all(value is not OPEN for value in (*inputs, *begin))
+    known = all(value is not OPEN for value in (*inputs, *more, *begin))
     roots: Any = {path: weakref.ref(root, when_gone) for path, root in walk.roots.items()}
+    if form is not None and form.plain is not None and not form.plain.is_watched(walk):
+        form = None
     loaders: list[_SettledLoader] = []
 
     def make_loader(names: Names, lines: list[str]) -> Loader:
         loaders.append(_SettledLoader(names, lines, walk, given))
+        if given is not None:
+            lines.append(unpacking(given))
         for path, root in roots.items():
             lines.append(f"if {loaders[0].load(path)} is not {names.const(root)}(): return {names.const(OTHER)}")
         return loaders[0]
@@ -221,17 +253,18 @@ def _take(
         [*walk.pins().values(), *conditions],
         groups,
         make_loader,
-        takes=f"S, unchanged, {'L' if given is None else arguments_of(given)}",
-        snapshot=True,
+        takes="S, L" if given is None else "S, values",
+        watch=walk.watch,
         others=others,
         apart=apart,
     )
-    walk.watch.seal()
     snapshot = Snapshot(walk.watch, roots, check, loaders[0].values(), given)
-    if known and not any(value is root for value in inputs for root in walk.roots.values()):
+    snapshot.form = form
+    if known and not any(value is root for value in (*inputs, *more) for root in walk.roots.values()):
         begins = zip(guards.inputs.roots, begin, strict=True)
         snapshot.knows_inputs(
-            tuple(roots.get(path) or functools.partial(_same, value) for path, value in begins), inputs
+            tuple(roots.get(path) or functools.partial(_same, value) for path, value in begins),
+            (*inputs, more) if more else inputs,
         )
     return snapshot
 

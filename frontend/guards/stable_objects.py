@@ -10,14 +10,14 @@ import abc
 import collections
 import gc
 import types
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterable
 from typing import Any
 
 import torch
 
 from . import tensor_words
 from .reach import Reach, reach_of
-from .write_watch import Watch
+from .write_watch import FUNCTION_PARTS, Watch
 
 OPEN: Any = object()  # nothing is known
 
@@ -27,7 +27,6 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, types.NoneType, torch.dtype, torch.device})
 _METACLASSES = (type, abc.ABCMeta, type(torch.Tensor))  # which read attributes as usual
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: no other class can be written to
-_FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 _READ_FROM_A_CLASS = (  # reading them from a class, not from an instance, gives these objects themselves
     types.FunctionType, property, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType,
@@ -101,8 +100,11 @@ class StableObjects:
             )
         if type(parent) is types.FunctionType and name == "__globals__":
             return parent.__globals__  # which nobody can replace
-        if type(parent) is types.FunctionType and name in _FUNCTION_PARTS:
-            return getattr(parent, name) if self._note_words(parent) else OPEN
+        if type(parent) is types.FunctionType and name in FUNCTION_PARTS:
+            if id(parent) in self._volatile:
+                return OPEN
+            self.watch.part(parent, name)
+            return getattr(parent, name)
         if type(parent) is types.CellType and name == "cell_contents":
             if issubclass(type(parent.cell_contents), torch.Tensor):
                 return OPEN
@@ -232,6 +234,10 @@ class StableObjects:
         """Whether the attributes of an imported module are noted."""
         return type(module) is types.ModuleType and self._note(module.__dict__)
 
+    def owns(self, module: torch.nn.Module) -> bool:
+        """Whether paths begin from a module, or from one that it is part of."""
+        return self._owns(module)
+
     def notes_attribute_of_class(self, cls: type, name: str) -> bool:
         """Whether reading this attribute of a class goes on giving what it gives now."""
         if _has_data_descriptor(type(cls), name):
@@ -242,9 +248,12 @@ class StableObjects:
         """Whether the class that an object has is noted, or cannot change."""
         if issubclass(type(obj), type):
             return False
-        if not self.notes_contents(obj) and not is_scalar(obj) and id(obj) not in self._volatile:
-            self.watch.class_of(obj)
-        return id(obj) not in self._volatile or self.notes_contents(obj)
+        if self.notes_contents(obj) or not _may_get_another_class(obj):
+            return True
+        if id(obj) in self._volatile:
+            return False
+        self.watch.class_of(obj)
+        return True
 
     def notes_tensor(self, tensor: Any) -> bool:
         """Whether all that guards compare of a tensor is noted."""
@@ -284,11 +293,18 @@ class StableObjects:
             return False
         namespace = self._namespaces[id(module)]
         assert namespace is not None
-        for name in HOOKS:
-            hooks = namespace.get(name)
-            if not isinstance(hooks, dict) or hooks or _has_data_descriptor(type(module), name):
-                return False
-            self.watch.contents(hooks)
+        tables = [namespace.get(name) for name in HOOKS if not _has_data_descriptor(type(module), name)]
+        return len(tables) == len(HOOKS) and all(map(self._stays_empty, tables))
+
+    def notes_empty(self, module: Any, names: Iterable[str]) -> bool:
+        """Whether these tables of an imported module are empty, and it is noted if that changes."""
+        return self.notes_module(module) and all(self._stays_empty(module.__dict__.get(name)) for name in names)
+
+    def _stays_empty(self, table: Any) -> bool:
+        """Whether a table is empty, and getting something is noted."""
+        if not isinstance(table, dict) or table or id(table) in self._volatile:
+            return False
+        self.watch.contents(table)
         return True
 
     def _module_namespace(self, module: Any) -> dict | None:
@@ -305,6 +321,10 @@ def is_instance(obj: Any) -> bool:
 
 def _is_written_in_python(cls: type) -> bool:
     return cls is object or "__slots__" in cls.__dict__
+
+
+def _may_get_another_class(obj: Any) -> bool:
+    return bool(type(obj).__flags__ & _HEAP_TYPE) or isinstance(obj, types.ModuleType)
 
 
 def is_scalar(obj: Any) -> bool:

@@ -25,7 +25,9 @@ from typing import Any
 WORD = 8
 _FIRST = 4096  # no object is in the first page
 CLASS = WORD  # from an object's address to its class
+_FEW = 600  # words
 _INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0  # Py_TPFLAGS_INLINE_VALUES
+FUNCTION_PARTS = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 _VERSION = 3 * WORD  # from a dictionary's address to its version: after the header and the number of items
 
 
@@ -40,7 +42,8 @@ class Watch:
         self._roots: set[int] = set()  # the ids of the objects that others keep alive
         self._kept: list[Any] = []
         self._held: list[Any] = []  # the objects of the words, so that nothing else can get the same address
-        self.unchanged: Callable[[], bool] = bool  # whether all that was noted stands, once it is sealed
+        # once it is sealed: where words are, and what was there, in the order in which to compare
+        self.comparisons: tuple[tuple[Any, bytearray], ...] = ()
 
     def leave(self, obj: Any) -> None:
         """Do not keep ``obj`` alive; whoever compares holds it meanwhile."""
@@ -79,8 +82,13 @@ class Watch:
         """Note which keys and values a dictionary has."""
         self.note(d, id(d) + _VERSION)
 
+    def part(self, function: Any, name: str) -> None:
+        """Note which ``__code__``, ``__defaults__``, ``__kwdefaults__`` or ``__closure__`` a function has."""
+        self._held.append(getattr(function, name))
+        self.note(function, id(function) + _part_offsets()[name])
+
     def words(self, obj: Any) -> None:
-        """Note all that a function, a cell or an object with slots refers to."""
+        """Note all that a cell or an object with slots refers to."""
         self._held.extend(gc.get_referents(obj))
         for offset in range(CLASS, type(obj).__basicsize__, WORD):
             if offset != type(obj).__weakrefoffset__:  # a weak reference changes nothing
@@ -112,15 +120,18 @@ class Watch:
         """There are no more notes: from now on they can be compared."""
         import numpy
 
-        def compared(words: dict[int, int]) -> tuple[Any, bytes]:
-            indices = numpy.array([(address - _FIRST) // WORD for address in words], dtype=numpy.int64)
-            return indices, numpy.array(list(words.values()), dtype=numpy.uint64).tobytes()
+        self.comparisons = tuple(
+            (
+                numpy.array([(address - _FIRST) // WORD for address in words], dtype=numpy.int64),
+                bytearray(numpy.array(list(words.values()), dtype=numpy.uint64)),
+            )
+            for words in (self._words, self._behind)
+            if words
+        )
 
-        take, (at, expected), (at_behind, behind) = _memory().take, compared(self._words), compared(self._behind)
-        if self._behind:
-            self.unchanged = lambda: take(at).tobytes() == expected and take(at_behind).tobytes() == behind
-        else:
-            self.unchanged = lambda: take(at).tobytes() == expected
+    def unchanged(self) -> bool:
+        """Whether all that was noted stands, once it is sealed."""
+        return all(expected == reading(at)(at) for at, expected in self.comparisons)
 
     def changed(self) -> set[int]:
         """The ids of the objects that do not stand as noted."""
@@ -134,6 +145,14 @@ def _differing(words: dict[int, int], ids: list[int]) -> set[int]:
 
 def read(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
+
+
+def reading(at: Any) -> Callable[[Any], Any]:
+    """What reads the words at these places, as an array: numpy has a faster way for few, and another for many.
+
+    A ``bytearray`` compares itself to that without a copy.
+    """
+    return _memory().__getitem__ if len(at) <= _FEW else _memory().take
 
 
 @functools.cache
@@ -178,6 +197,20 @@ def _mro_offset() -> int:
 
 
 @functools.cache
+def _part_offsets() -> dict[str, int]:
+    """From a function's address to where its parts are named."""
+
+    def function(a: Any = 1, *, b: Any = 2) -> Any:
+        return function
+
+    found = {}
+    for name in FUNCTION_PARTS:
+        part = id(getattr(function, name))
+        (found[name],) = [n for n in range(CLASS, type(function).__basicsize__, WORD) if read(id(function) + n) == part]
+    return found
+
+
+@functools.cache
 def is_available() -> bool:
     """Whether watches work here: every way to write is tried."""
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info < (3, 14):
@@ -187,7 +220,7 @@ def is_available() -> bool:
         return False
     try:
         return all(is_noticed(write, attributes) for write in WRITES for attributes in (0, 50))
-    except (ImportError, NotImplementedError):
+    except (ImportError, NotImplementedError, ValueError):
         return False
 
 
@@ -207,7 +240,8 @@ def is_noticed(write: Any, attributes: int) -> bool:
     watch.attributes(obj, namespace)
     (of_class,) = gc.get_referents(Trial.__dict__)
     watch.contents(of_class)
-    watch.words(Trial.method)
+    for part in FUNCTION_PARTS:
+        watch.part(Trial.method, part)
     assert Trial.method.__closure__ is not None
     watch.words(Trial.method.__closure__[0])
     watch.seal()

@@ -55,6 +55,8 @@ def len_(tr: Tracer, value: Value) -> Value:
 def length_hint(tr: Tracer, value: Value, default: Value = ZERO) -> Value:
     if isinstance(value, ObjectValue) and value.storage(tr) is None and value.special(tr, "__len__") is None:
         hint = value.special(tr, "__length_hint__")
+        if hint is None and any(hasattr(value.pytype(), name) for name in ("__len__", "__length_hint__")):
+            raise GraphBreak(breaks.C_FUNCTION, f"operator.length_hint of {value.describe()}")
         if hint is None:
             return tr.fold(operator.length_hint, [object(), default.const(tr)], {})
         return of_protocol(hint.call(tr, [], {}), "__len__")

@@ -221,6 +221,8 @@ def partial(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 
 @constructs(types.MethodType)
 def method(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 2 or kwargs or not _is_callable(args[0]) or (args[1].is_const() and args[1].const(tr) is None):
+        raise GraphBreak(breaks.C_FUNCTION, "types.MethodType with these arguments")
     return MethodValue(args[0], args[1])
 
 

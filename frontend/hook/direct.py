@@ -7,6 +7,7 @@ the program's, asks that entry itself.
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,8 @@ from torchmux import torch_internals as ti
 
 from ..bytecode.resume import GENERATOR_FLAGS
 from ..capture.captured import Captured
-from ..guards.snapshot import SnapshotCheck
+from ..guards.plain_call import PlainCall
+from ..guards.snapshot import Form, SnapshotCheck
 from .library import is_own
 from .session import Session
 
@@ -26,7 +28,8 @@ Ready = Callable[[tuple, dict], "Callable[..., Any] | None"]
 
 _VARARGS, _VARKEYWORDS = 0x4, 0x8
 _SKIP = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP)  # under another frontend's hook as well
-_CALL, _CALL_IMPL = torch.nn.Module.__call__, torch.nn.Module._call_impl
+_is_traced = ti.get_tracing_state
+_contents = operator.attrgetter("cell_contents")
 
 
 def direct(session: Session, called: Any) -> Ready | None:
@@ -40,8 +43,7 @@ def direct(session: Session, called: Any) -> Ready | None:
     entry = _only_entry(session, function)
     if entry is None:
         return None
-    ready = _ready(session, entry, function, first)
-    return ready if module is None else _ready_for_module(module, function, ready)
+    return _ready(session, entry, function, first, None if module is None else PlainCall(module, function))
 
 
 def _only_entry(session: Session, function: types.FunctionType) -> Captured | None:
@@ -72,18 +74,24 @@ def _may_call(value: Any) -> bool:
     )
 
 
-def _ready(session: Session, entry: Captured, function: types.FunctionType, first: tuple) -> Ready:
+def _ready(
+    session: Session, entry: Captured, function: types.FunctionType, first: tuple, plain: PlainCall | None
+) -> Ready:
     code, closure, kept = function.__code__, function.__closure__ or (), entry.kept
     names = code.co_varnames[: code.co_argcount]
     generation = session.generation
     if (replaces := kept()) is not None:
         ti.set_code_exec_strategy(replaces, _SKIP)
     make, method, namespace, name = types.FunctionType, types.MethodType, function.__globals__, function.__name__
-    count, owner = len(names) - len(first), first[0] if first else None
+    width, owner = len(names), first[0] if first else None
     has_rest, has_named = bool(code.co_flags & _VARARGS), bool(code.co_flags & _VARKEYWORDS)
     others = code.co_varnames[code.co_argcount :][: has_rest + has_named]
-    holds = _check_of_values(entry, (*names, *others, *code.co_freevars))
-    ti.set_code_exec_strategy(holds.__code__, _SKIP)
+    form, entry_check, inputs, uses = Form((*names, *others, *code.co_freevars), plain), entry.check(), None, [0]
+    if isinstance(entry_check, SnapshotCheck):
+        form, inputs, uses = entry_check.known(form), entry_check.inputs, entry_check.uses
+        plain = form.plain
+    check = _check_of_values(entry, form)
+    ti.set_code_exec_strategy(check.__code__, _SKIP)
 
     # The function is made anew each time: what holds the code for long closes a cycle through it, which never goes.
 
@@ -92,7 +100,7 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
         replaces = kept()
         if replaces is None or function.__code__ is not code or session.generation != generation:
             return None
-        if kwargs or len(args) != count or not holds(*args):
+        if kwargs or not check(args):  # which says no to others than so many
             return None
         return make(replaces, namespace, name)
 
@@ -101,74 +109,47 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
         replaces = kept()
         if replaces is None or function.__code__ is not code or session.generation != generation:
             return None
-        try:
-            if kwargs or len(args) != count or not holds(*first, *args, *[cell.cell_contents for cell in closure]):
+        values = first + args  # the owner may be one of the rest
+        defaults = function.__defaults__
+        if (missing := width - len(values)) > 0:
+            if defaults is None or missing > len(defaults):
                 return None
-        except ValueError:  # nothing is in a cell
+            values += defaults[-missing:]
+        if others:
+            if kwargs and not (has_named and kwargs.keys().isdisjoint(names)):
+                return None
+            if has_rest:
+                values = values[:width] + ((values[width:], kwargs) if has_named else (values[width:],))
+            elif len(values) == width:
+                values += (kwargs,)
+            else:
+                return None
+        elif kwargs or len(values) != width:
             return None
-        made = make(replaces, namespace, name, None, closure)
+        if closure:
+            try:
+                values += tuple(map(_contents, closure))
+            except ValueError:  # nothing is in one of them
+                return None
+        if (
+            inputs is not None
+            and (snapshot := inputs.latest()) is not None
+            and snapshot.form is form
+            and (plain is None or _is_traced() is None)
+            and snapshot.check(snapshot.values, values) is True
+        ):
+            uses[0] += 1
+        elif (plain is not None and not plain.holds()) or not check(values):
+            return None
+        made = make(replaces, namespace, name, defaults, closure)
         return method(made, owner) if first else made
 
-    @ti.not_captured
-    def ready_with_rest(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
-        replaces = kept()
-        if replaces is None or function.__code__ is not code or session.generation != generation:
-            return None
-        given = first + args  # the owner may be one of the rest
-        if len(given) < len(names) or (len(given) > len(names) and not has_rest):
-            return None
-        if kwargs and not (has_named and kwargs.keys().isdisjoint(names)):
-            return None
-        rest = given[len(names) :]
-        more = ((rest, kwargs) if has_named else (rest,)) if has_rest else (kwargs,)
-        try:
-            if not holds(*given[: len(names)], *more, *[cell.cell_contents for cell in closure]):
-                return None
-        except ValueError:
-            return None
-        made = make(replaces, namespace, name, None, closure)
-        return method(made, owner) if first else made
-
-    if others:
-        return ready_with_rest
-    return ready_with_more if first or closure else ready
+    is_simple = not (others or first or closure or function.__defaults__ or inputs is not None)
+    return ready if is_simple else ready_with_more
 
 
-def _check_of_values(entry: Captured, names: tuple[str, ...]) -> Callable[..., bool]:
-    """The check of an entry as a function of the values of these locals."""
+def _check_of_values(entry: Captured, form: Form) -> Callable[..., bool]:
+    """The check of an entry as a function of the values of some locals, a tuple."""
     assert entry.guards is not None
     check = entry.check()
-    return check.of_arguments(names) if isinstance(check, SnapshotCheck) else entry.guards.of_arguments(names)
-
-
-def _ready_for_module(module: torch.nn.Module, function: types.FunctionType, ready: Ready) -> Ready:
-    """As ``ready``, where a call of the module comes to nothing else than ``function``."""
-    hooks_of_all = torch.nn.modules.module
-    before, after = hooks_of_all._global_forward_pre_hooks, hooks_of_all._global_forward_hooks
-    backward, backward_before = hooks_of_all._global_backward_hooks, hooks_of_all._global_backward_pre_hooks
-    is_traced = ti.get_tracing_state
-
-    @ti.not_captured
-    def ready_for_module(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
-        cls, own = type(module), module.__dict__
-        if (
-            cls.__call__ is not _CALL
-            or cls._call_impl is not _CALL_IMPL
-            or cls.forward is not function
-            or "forward" in own
-            or "_call_impl" in own
-            or own.get("_compiled_call_impl") is not None
-            or own["_forward_hooks"]
-            or own["_forward_pre_hooks"]
-            or own["_backward_hooks"]
-            or own["_backward_pre_hooks"]
-            or before
-            or after
-            or backward
-            or backward_before
-            or is_traced() is not None
-        ):
-            return None
-        return ready(args, kwargs)
-
-    return ready_for_module
+    return check.of_values(form) if isinstance(check, SnapshotCheck) else entry.guards.of_arguments(form.names)

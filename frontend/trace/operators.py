@@ -159,8 +159,8 @@ class Operators(Tracer):
     def _containers(self, symbol: str, left: Value, right: Value) -> Value | None:
         left, right = _behind_proxy(left), _behind_proxy(right)
         if symbol == "+" and isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
-            if isinstance(left, ListValue) and isinstance(right, ListValue):
-                return ListValue([*left.items(self), *right.items(self)])
+            if left.pytype() is right.pytype() and not isinstance(left, TupleValue):
+                return left.like(self, [*left.items(self), *right.items(self)])
             if isinstance(left, TupleValue) and isinstance(right, TupleValue):
                 cls = type(_sample(left) + _sample(right))
                 return TupleValue([*left.items(self), *right.items(self)], cls=cls)
@@ -177,9 +177,8 @@ class Operators(Tracer):
                 return self.fold(operator.mul, [sequence.const(self), count.const(self)], {})
             if isinstance(sequence, SequenceValue) and issubclass(count.pytype(), int):
                 items = _repeated(sequence.items(self), count.const(self))
-                if isinstance(sequence, ListValue):
-                    return ListValue(items)
-                assert isinstance(sequence, TupleValue)
+                if not isinstance(sequence, TupleValue):
+                    return sequence.like(self, items)
                 return TupleValue(items, cls=type(_sample(sequence) * 2 if sequence is left else 2 * _sample(sequence)))
         if (
             isinstance(left, (SetValue, DictViewValue))

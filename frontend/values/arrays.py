@@ -498,6 +498,14 @@ def _of_the_graph(value: Value) -> bool:
 _DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
 _PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers
 MAKERS = frozenset({np.linspace, np.logspace, np.eye, np.identity, np.tri})  # and what makes arrays of them
+_OF_KNOWN_ARRAYS = frozenset(
+    {
+        np.cumprod, np.sort, np.argsort, np.searchsorted, np.digitize, np.bincount, np.convolve, np.correlate,
+        np.median, np.percentile, np.quantile, np.average, np.nansum, np.nanmean, np.trace, np.kron, np.cross, np.cov,
+        np.interp, np.polyval, np.pad, np.count_nonzero, np.allclose, np.array_equal, np.isclose, np.ptp, np.vander,
+        np.diag, np.tril, np.triu, np.vstack, np.hstack, np.column_stack, np.linalg.norm, np.linalg.inv, np.linalg.det,
+    }
+)  # fmt: skip
 
 
 class NumpyFunctionValue(RealValue):
@@ -532,7 +540,8 @@ def wrap_numpy(tr: Tracer, obj: Any, source: Source | None) -> Value | None:
     """The value of an array, or of a function of NumPy's; None for what is neither or does more than compute."""
     if isinstance(obj, np.ndarray):
         return wrap_array(tr, obj, source)
-    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and (obj in _PURE or obj in FUNCTIONS or obj in MAKERS)):
+    tables = (_PURE, FUNCTIONS, MAKERS, _OF_KNOWN_ARRAYS)
+    if isinstance(obj, np.ufunc) or (type(obj) is _DISPATCHED and any(obj in table for table in tables)):
         if source is not None:
             tr.guards.is_object(source, obj)
         return NumpyFunctionValue(obj, source)

@@ -13,6 +13,7 @@ from torchmux import torch_internals as ti
 
 from ..breaks import OPERATION, GraphBreak
 from ..capture.attempts import StateChanged
+from ..capture.random_operators import may_draw
 from ..guards.kinds.containers import Keys, Length
 from ..guards.kinds.modules import NoHooks, RegistersNothingBut, Unregistered, Unshadowed
 from ..guards.sources import Attr, Const, Item, Source
@@ -32,10 +33,6 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
 _REGISTRATION_HOOKS = ("_global_module_registration_hooks", "_global_parameter_registration_hooks")
-_RANDOM = (
-    "rand", "drop", "bernoulli", "normal", "uniform", "multinomial", "poisson", "exponential", "cauchy", "geometric",
-    "gumbel", "attention", "rrelu",
-)  # fmt: skip
 _GETATTR, _SETATTR = nn_module.Module.__getattr__, nn_module.Module.__setattr__
 _ITEM_OF_LIST = torch.nn.ModuleList.__getitem__
 _CALL_IMPL = nn_module.Module._call_impl
@@ -194,7 +191,7 @@ class NNModuleValue(ObjectValue):
         Random numbers must be drawn in eager's order, so not behind an operator of the graph that draws some.
         """
         values = [v for v in (*args, *kwargs.values()) if isinstance(v, TensorValue)]
-        if tr.effects or len(values) < len(args) + len(kwargs) or any(map(_may_draw, tr.graph.nodes)):
+        if tr.effects or len(values) < len(args) + len(kwargs) or any(map(may_draw, tr.graph.nodes)):
             return
         given = [torch.empty(tuple(map(int, v.example.shape)), dtype=v.example.dtype, device="meta") for v in values]
         named = dict(zip(kwargs, given[len(args) :], strict=True))
@@ -224,12 +221,6 @@ def _has_global_hooks(tr: Tracer) -> bool:
         if hooks or (written is not None and not tr.effects.is_clean(written)):
             return True
     return False
-
-
-def _may_draw(node: Any) -> bool:
-    """Whether an operator may draw random numbers."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return node.op in ("call_function", "call_method") and any(word in name for word in _RANDOM)
 
 
 class ModuleListItem(Value):

@@ -38,6 +38,13 @@ def test_kernels_in_c() -> None:
     assert not ti.has_kernel(torch.ops.aten.native_batch_norm.default, ti.DispatchKey.CompositeImplicitAutograd)
 
 
+@checks("overloads")
+def test_overloads() -> None:
+    assert ti.overloads(ADD) == [ADD]
+    assert ADD in ti.overloads(torch.ops.aten.add)
+    assert ti.overloads(torch.add) == []
+
+
 @checks("operator_schema", "is_composite", "OpOverload", "python_registrations")
 def test_schemas() -> None:
     assert [a.name for a in ti.operator_schema(ADD).arguments] == ["self", "other", "alpha"]

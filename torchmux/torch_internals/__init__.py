@@ -159,6 +159,7 @@ from .operators import (
     has_kernel,
     is_composite,
     operator_schema,
+    overloads,
     python_kernels,
     python_registrations,
     random_wrappers,

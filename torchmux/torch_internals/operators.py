@@ -13,6 +13,13 @@ functions_in_c = {"nn": torch._C._nn, "linalg": torch._C._linalg}
 """Modules of functions that do what operators do, in half the time that ``torch.ops`` takes."""
 
 
+def overloads(function: Any) -> list[Any]:
+    """The operator overloads that a call of what is in ``torch.ops`` may run; none for any other function."""
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return [getattr(function, name) for name in function.overloads()]
+    return [function] if isinstance(function, OpOverload) else []
+
+
 def operator_schema(op: Any) -> Any:
     """The ``FunctionSchema`` of an operator overload."""
     return op._schema

@@ -38,7 +38,8 @@ class NoGlobalHooks(Guard):
     def words(self) -> str:
         return "has no global module hooks"
 
-    is_watched = always_checked
+    def is_watched(self, objects: StableObjects, value: Any) -> bool:
+        return objects.notes_empty(value, self.tables)
 
 
 @kind

@@ -167,6 +167,30 @@ def _where(tr: Tracer, condition: Value, left: Value, right: Value) -> Value:
     return made(tr.emit("call_function", torch.where, [tensor, *sides], {}), of_numbers=False)
 
 
+def _stacked(of_rows: Any, axis: int) -> Any:
+    """``numpy.vstack`` or ``hstack``: a function of arrays of one dimension, and the axis along which others join."""
+
+    def stack(tr: Tracer, parts_: Value) -> Value:
+        parts = [plain_array(in_graph(tr, part), "vstack or hstack") for part in parts_.unpack(tr)]
+        dims = {part.tensor.example.dim() for part in parts}
+        if len(dims) != 1 or 0 in dims:
+            raise GraphBreak(C_FUNCTION, "numpy.vstack or hstack of arrays of several dimensions, or of none")
+        join = _joined(of_rows) if dims == {1} else _joined(torch.cat)
+        return join(tr, TupleValue(list(parts)), ConstValue(0 if dims == {1} else axis))
+
+    return stack
+
+
+def _triangle(function: Any) -> Any:
+    def triangle(tr: Tracer, array: Value, k: Value | None = None) -> Value:
+        given = plain_array(array, function.__name__)
+        if given.tensor.example.dim() < 2 or not given.tensor.example.is_contiguous():
+            raise GraphBreak(C_FUNCTION, f"numpy.{function.__name__} of {array.describe()}")
+        return direct(function, "biuf")(tr, given, k or ConstValue(0))
+
+    return triangle
+
+
 def _like(value: int) -> Any:
     def like(tr: Tracer, array: Value) -> Value:
         function = torch.ones_like if value else torch.zeros_like
@@ -242,5 +266,7 @@ FUNCTIONS.update(
     np.clip: clip, np.cumsum: cumsum, np.round: round_, np.around: round_, np.outer: outer, np.tile: tile,
     np.repeat: direct(torch.repeat_interleave), np.roll: direct(torch.roll), np.diff: direct(torch.diff, "if"),
     np.squeeze: direct(torch.squeeze), np.moveaxis: direct(torch.moveaxis),
+    np.tril: _triangle(torch.tril), np.triu: _triangle(torch.triu),
+    np.vstack: _stacked(torch.stack, 0), np.hstack: _stacked(torch.cat, 1),
     }
 )  # fmt: skip

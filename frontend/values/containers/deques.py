@@ -46,6 +46,9 @@ class DequeValue(SequenceValue):
     def _plain(self, items: list) -> Any:
         return collections.deque(items, self.maxlen)
 
+    def like(self, tr: Tracer, items: list[Value]) -> Value:
+        return DequeValue(items, self.maxlen)
+
     def replace(self, tr: Tracer, items: list[Value], keep_left: bool = False) -> None:
         """Make ``items`` the contents; what is too much falls off the left, or with ``keep_left`` off the right."""
         self.items(tr)

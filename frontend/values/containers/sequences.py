@@ -56,6 +56,10 @@ class SequenceValue(Value):
             element = self._items[index] = tr.force(element)
         return element
 
+    def like(self, tr: Tracer, items: list[Value]) -> Value:
+        """Another one of its kind."""
+        raise NotImplementedError
+
     def truth(self, tr: Tracer) -> bool:
         return bool(self._items)
 
@@ -153,8 +157,10 @@ class ListValue(SequenceValue):
     def _plain(self, items: list) -> Any:
         return items
 
-    def _slice(self, tr: Tracer, items: list[Value]) -> Value:
+    def like(self, tr: Tracer, items: list[Value]) -> Value:
         return ListValue(items)
+
+    _slice = like
 
     def replace(self, tr: Tracer, items: list[Value]) -> None:
         """Make ``items`` the list's contents."""

@@ -269,7 +269,7 @@ IDS = [f"{type(guard).__name__}-{number}" for number, (guard, *_) in enumerate(E
 WATCHED = {ClassFinds, DerivesAsBefore, NoOwnAttribute,
     TypeIs, Is, SameObject, AttributeIs, NoAttribute, NotInDict, IsSingleton, EqualsLiteral, IsNaN, EqualsFloat,
     EqualsComplex, EqualsObject, IsInt64, FitsFloat32, AtLeast, AtMost, Length, Keys, NoHooks, Unregistered,
-    Unshadowed, HasKey,
+    Unshadowed, HasKey, NoGlobalHooks,
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import gc
 import sys
+import types
 import weakref
 
 import pytest
@@ -48,7 +49,7 @@ def taken(compiled):
 
 
 def uses(compiled):
-    return sum(check._uses for check in compiled._torchmux_record.snapshots)
+    return sum(check.uses[0] for check in compiled._torchmux_record.snapshots)
 
 
 @needs_watches
@@ -399,14 +400,57 @@ def test_a_model_that_is_not_the_owners_may_go(way, eager_snapshots):
 def test_parts_that_lead_back_to_a_model_are_not_kept(eager_snapshots):
     net = Outer()
     net.layers[2].above = [net]
-    compiled, call = _of_an_argument(net)
+    _, call = _of_an_argument(net)
     for _ in range(4):
         call(vector())
-    assert not taken(compiled)
     gone = weakref.ref(net)
     del net, call
     gc.collect()
     assert gone() is None
+
+
+@needs_watches
+@pytest.mark.parametrize("kind", ["forward", "forward_pre"])
+def test_hooks_of_all_modules_are_noticed(kind, eager_snapshots, monkeypatch):
+    net = Outer()
+    compiled = torchmux.compile(lambda x: net(x) + 1, backend="eager")
+    for _ in range(4):
+        compiled(vector())
+    assert uses(compiled)
+    hook = (lambda m, args, result: result * 2) if kind == "forward" else (lambda m, args: (args[0] * 2,))
+    handle = getattr(torch.nn.modules.module, f"register_module_{kind}_hook")(hook)
+    try:
+        for _ in range(4):
+            torch.testing.assert_close(compiled(vector()), net(vector()) + 1)
+    finally:
+        handle.remove()
+    for _ in range(4):
+        torch.testing.assert_close(compiled(vector()), net(vector()) + 1)
+    with monkeypatch.context() as patch:  # not a hook in the table, but another table
+        patch.setattr(torch.nn.modules.module, f"_global_{kind}_hooks", {0: hook})
+        torch.testing.assert_close(compiled(vector()), net(vector()) + 1)
+    torch.testing.assert_close(compiled(vector()), net(vector()) + 1)
+
+
+@needs_watches
+def test_a_snapshot_of_functions_alone(eager_snapshots):
+    """Nothing of the program's is where its paths begin: only a global, a function, and what that is made of."""
+    scope = {"torch": torch}
+    lines = "def inner(x, by=2.0):\n    return x * by\ndef outer(x):\n    return inner(torch.relu(x)) + 1\n"
+    exec(lines, scope)
+    compiled = torchmux.compile(scope["outer"], backend="eager")
+    changes = [
+        lambda: setattr(scope["inner"], "__defaults__", (3.0,)),
+        lambda: setattr(scope["inner"], "__code__", (lambda x, by: x - by).__code__),
+        lambda: scope.update(inner=lambda x: x * 7),
+        lambda: scope.update(torch=types.SimpleNamespace(relu=torch.tanh)),
+        lambda: scope.update(other=1),
+    ]
+    for change in (lambda: None, *changes):
+        change()
+        for _ in range(5):
+            torch.testing.assert_close(compiled(vector()), scope["outer"](vector()))
+    assert uses(compiled)
 
 
 @needs_watches

@@ -149,6 +149,32 @@ def test_errors_of_calls_are_eagers(args, kwargs):
     assert str(found.value) == str(wanted.value)
 
 
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_arguments_that_are_left_out(is_deep):
+    class Owner(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = NETS if is_deep else torch.nn.Identity()
+
+        def forward(self, x, y=3.0, z=X):
+            return self.layers(x) * y + z
+
+    owner = Owner()
+    compiled = warm(owner, X)
+    before = compiled._torchmux_record.direct
+    for args in ((X,), (X, 3.0), (X, 3.0, X), (X,)):
+        for _ in range(2):
+            assert torch.equal(compiled(*args), owner(*args))
+    assert compiled._torchmux_record.direct is before is not None
+    assert torch.equal(compiled(X, 2.0), owner(X, 2.0))
+    Owner.forward.__defaults__ = (4.0, X + 1)
+    for args in ((X,), (X, 3.0)):
+        assert torch.equal(compiled(*args), owner(*args))
+    Owner.forward.__defaults__ = None
+    with pytest.raises(TypeError, match="missing 2 required positional arguments"):
+        compiled(X)
+
+
 def test_a_cell_that_changes():
     function, change = over_cell()
     compiled = warm(function, X)
@@ -167,7 +193,7 @@ def test_code_that_is_replaced():
 
 
 def _patched(module):
-    class Patched(Net):
+    class Patched(type(module)):
         def __call__(self, x):
             return super().__call__(x) + 1
 
@@ -186,30 +212,82 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_module_that_changes(change):
-    module = Net()
+class Small(torch.nn.Module):
+    """Of which too little is checked for a snapshot."""
+
+    def forward(self, x):
+        return x * 2
+
+
+class Deep(Net):
+    """Whose check is that of a snapshot, which notes as well that a call of the module is plain."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(6)))
+
+    def forward(self, x):
+        return super().forward(self.layers(x))
+
+
+def warm_net(cls):
+    module = cls().requires_grad_(False)
     compiled = warm(module, X)
+    for _ in range(3):
+        compiled(X)
     assert is_direct(compiled)
+    snapshots = compiled._torchmux_record.snapshots.values()
+    assert [snapshot.form is not None for snapshot in snapshots] == ([True] if cls is Deep else [])
+    return module, compiled
+
+
+@pytest.mark.parametrize("cls", [Small, Deep])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_module_that_changes(change, cls):
+    module, compiled = warm_net(cls)
     CHANGES[change](module)
-    assert torch.equal(compiled(X), module(X))
+    for _ in range(4):
+        assert torch.equal(compiled(X), module(X))
 
 
-def test_hooks_of_all_modules():
-    module, calls = Net(), []
+@pytest.mark.parametrize("cls", [Small, Deep])
+def test_a_module_that_is_recorded_by_torch_jit(cls):
+    """What records a call gets to see the module's name and the operators."""
+    module, compiled = warm_net(cls)
+    traced = torch.jit.trace(lambda x: compiled(x), X, check_trace=False)
+    assert torch.equal(traced(X + 1), module(X + 1))
+
+
+@pytest.mark.parametrize("cls", [Small, Deep])
+def test_hooks_of_all_modules(cls):
+    module, calls = cls(), []
     compiled = warm(module, X)
     handle = torch.nn.modules.module.register_module_forward_hook(lambda m, args, result: calls.append(type(m)))
     try:
         compiled(X)
     finally:
         handle.remove()
-    assert Net in calls
+    assert cls in calls
 
 
-def test_a_method_that_its_class_replaces(monkeypatch):
-    module = Net()
+class Stepping(Net):
+    def predict_step(self, x):
+        return self.linear(x) * 100
+
+
+def test_other_methods_of_a_module_that_are_compiled():
+    """Their calls are not those of the module, which need not be found by the hook."""
+    module = Stepping()
     compiled = warm(module, X)
-    monkeypatch.setattr(Net, "forward", lambda self, x: x * 100)
+    for _ in range(5):
+        assert torch.equal(compiled.predict_step(X), module.predict_step(X))
+        assert torch.equal(compiled(X), module(X))
+
+
+@pytest.mark.parametrize("cls", [Small, Deep])
+def test_a_method_that_its_class_replaces(cls, monkeypatch):
+    _, compiled = warm_net(cls)
+    monkeypatch.setattr(cls, "forward", lambda self, x: x * 100)
     assert torch.equal(compiled(X), X * 100)
 
 

@@ -141,6 +141,36 @@ def test_reductions_and_shapes_are_one_graph():
         in_both(shapes, (array(dtype),), one_graph=True)
 
 
+def test_triangles_and_rows_are_one_graph():
+    def run(a):
+        rows = np.vstack([a[0], a[1]]), np.hstack((a[0], a[1])), np.vstack([a, a * 2]), np.hstack([a, a])
+        return np.tril(a), np.triu(a, 1), np.tril(a, -1), np.triu(a[None]), *rows
+
+    for dtype in KINDS:
+        in_both(run, (array(dtype),), one_graph=True)
+
+
+def test_shapes_for_which_triangles_and_rows_differ_from_torchs():
+    def run(a):
+        return np.tril(a[0]), np.triu(a.T), np.vstack([a[0], a]), np.hstack([a, a.astype(np.float64)])
+
+    in_both(run, (array("float32"),))
+
+
+def test_functions_of_known_arrays_are_computed_while_tracing():
+    def run(x):
+        schedule = np.cumprod(1 - np.linspace(0.1, 0.2, 5))
+        order = np.argsort(np.array([3, 1, 2]))
+        mask = torch.from_numpy(np.tril(np.ones((2, 3), dtype=bool)))
+        middle = np.median(schedule), np.linalg.norm(schedule), np.percentile(schedule, 50)
+        schedule[0] = 5  # the others are made already
+        return (x * float(schedule[2])).masked_fill(mask, -1.0), order, *middle, schedule
+
+    in_both(lambda x: run(x)[1:], (torch.ones(2, 3),))
+    compiled = torchmux.compile(run, backend="eager")
+    torch.testing.assert_close(compiled(torch.ones(2, 3))[0], run(torch.ones(2, 3))[0])
+
+
 def test_division_by_numbers_selection_by_lists_and_moved_axes_are_one_graph():
     def run(a):
         divided = a // 2, a % 2, a // 3, a % 3, abs(a - 2)
