@@ -173,7 +173,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
             calls[0] = count = calls[0] + 1
             if (ready := record.direct) is not None:
                 if (found := ready(args, kwargs)) is not None:
-                    return found(*args, **kwargs)
+                    return found(*args, **kwargs) if kwargs else found(*args)
                 record.direct = None
             if session.questions_seen != questions[0]:
                 ask_again(session)

@@ -101,12 +101,20 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
         replaces = kept()
         if replaces is None or function.__code__ is not code or session.generation != generation:
             return None
+        defaults = function.__defaults__
+        lacking = count - len(args)
+        if lacking:
+            if defaults is None or not 0 < lacking <= len(defaults):
+                return None
+            given = args + defaults[-lacking:]
+        else:
+            given = args
         try:
-            if kwargs or len(args) != count or not holds(*first, *args, *[cell.cell_contents for cell in closure]):
+            if kwargs or not holds(*first, *given, *[cell.cell_contents for cell in closure]):
                 return None
         except ValueError:  # nothing is in a cell
             return None
-        made = make(replaces, namespace, name, None, closure)
+        made = make(replaces, namespace, name, defaults, closure)
         return method(made, owner) if first else made
 
     @ti.not_captured
@@ -131,7 +139,7 @@ def _ready(session: Session, entry: Captured, function: types.FunctionType, firs
 
     if others:
         return ready_with_rest
-    return ready_with_more if first or closure else ready
+    return ready_with_more if first or closure or function.__defaults__ else ready
 
 
 def _check_of_values(entry: Captured, names: tuple[str, ...]) -> Callable[..., bool]:
