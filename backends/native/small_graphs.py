@@ -14,7 +14,7 @@ The model lists what torch would run, forward and backward, on fake tensors, and
 Numbers are microseconds and nanoseconds, fitted to 57 programs from 16 to 65,536 elements and to each operator alone,
 on one core of a Xeon (Sapphire Rapids).  An operator that :data:`_SLOWER` does not name has not been measured, and its
 graph is compiled.  So is a graph that writes to a tensor, has tensors of other devices or of other dtypes, or reads
-large tensors that are not contiguous.  Sizes that are symbolic may be of any value: then fusion must save nothing and
+large tensors that do not lie in rows.  Sizes that are symbolic may be of any value: then fusion must save nothing and
 no kernel of torch's may be slower.
 """
 
@@ -41,8 +41,8 @@ _COMPILED, _COMPILED_GRADIENT = 32.0, 6.0
 """What compiled code takes for a graph, and for each input with a gradient."""
 
 _TRAFFIC = 0.1
-_SMALL = 1024
-"""So many elements are read at once in any layout."""
+_SMALL, _ROW = 1024, 64
+"""So many elements are read at once in any layout, and so many in a row of a larger tensor."""
 
 _VIEWS = frozenset(
     ("t", "view", "expand", "unsqueeze", "squeeze", "slice", "transpose", "permute", "select", "_unsafe_view")
@@ -86,7 +86,8 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "smooth_l1_loss": (0.25, 0.4), "smooth_l1_loss_backward": (0.3, 0.4),
         # what moves, with the layout changed at worst
         "cat": (0.05, 0.07), "clone": (0.64, 0.4), "embedding": (0, 0.14), "embedding_dense_backward": (0.84, 0.99),
-        "flip": (0.05, 0.65), "gather": (0.58, 0.21), "index": (0.72, 0.48), "index_put": (0.6, 0.6),
+        "arange": (0.3, 0.3), "flip": (0.05, 0.65), "full": (0.05, 0.05), "linspace": (0.1, 0.1),
+        "gather": (0.58, 0.21), "index": (0.72, 0.48), "index_put": (0.6, 0.6),
         "new_zeros": (0.1, 0.1), "scalar_tensor": (0, 0), "scatter_add": (0.1, 0.1), "stack": (0, 0),
         # products, by the same library
         "addmm": (0, 0), "bmm": (0, 0), "mm": (0, 0),
@@ -199,9 +200,10 @@ def _inputs(gm: GraphModule) -> tuple[list[Any], bool] | None:
             return None
         sizes = [_first(n) for n in value.shape]
         symbolic = symbolic or any(type(n) is not int for n in value.shape)
-        if math.prod(sizes) > _SMALL and not value.is_contiguous():
-            return None
         strides = [_first(n) for n in value.stride()]
+        in_rows = value.is_contiguous() or (strides[-1] == 1 and sizes[-1] >= _ROW and sorted(strides)[::-1] == strides)
+        if math.prod(sizes) > _SMALL and not in_rows:
+            return None
         fresh = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
         made.append(fresh.requires_grad_(value.requires_grad))
     return made, symbolic

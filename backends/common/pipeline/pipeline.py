@@ -179,7 +179,7 @@ class _Work:
         self.gm, self.example_inputs = casts.gm, casts.example_inputs
         strict = bool(self.request.strict)
         run = self.compile_aten()
-        if self.built is not self.gm:  # torch's own operators know tangents
+        if run != self.gm.forward:  # torch's own operators know tangents
             run = eager_with_tangents(run, self.gm, strict=strict)
         run = casts.around(run, strict=strict)
         if casts.enters or casts.wanted:
@@ -235,7 +235,12 @@ class _Work:
         gm, split, compiled = found
         self.built = Built(gm, split, compiled)
         self.compiler.tell_of(compiled)
-        return WithoutAutocast(assemble(gm, split, compiled))
+        return self._as_captured() or WithoutAutocast(assemble(gm, split, compiled))
+
+    def _as_captured(self) -> Run | None:
+        """The captured graph, if no part of it is compiled: it makes the same in fewer calls of torch's."""
+        nothing = isinstance(self.built, Built) and not self.built.split.parts
+        return self.gm.forward if nothing else None
 
     def _keep_recipe(
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
@@ -272,7 +277,7 @@ class _Work:
                 keep = functools.partial(self._note_built, None if traced.mutates else keep, traced.mutates)
                 compiled = WithoutAutocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
                 if not traced.mutates:
-                    return compiled
+                    return self._as_captured() or compiled
                 return eager_when_overlap_differs(
                     compiled, self.gm, self.example_inputs, strict=bool(self.request.strict)
                 )
