@@ -92,6 +92,7 @@ def check(
     """
     claims = _claims(backend, requirements, options, device)
     claims.frontend = frontend
+    torchmux.config.leave_small_graphs = False  # as the suite's workers have it
     faulthandler.dump_traceback_later(claims.seconds if seconds is None else seconds, exit=True)
     result = judge(Case("script", run, **fields), claims, lenient=False)
     faulthandler.cancel_dump_traceback_later()

@@ -44,6 +44,8 @@ def main() -> None:
     sys.path[:0] = head["path"]
     # A graph that torch runs since a compiler has a bug is right, but no fallback that the backend means.
     torchmux.config.fail_on_compiler_errors = True
+    # What is judged is what backends compile, however small.
+    torchmux.config.leave_small_graphs = False
     # float32 is float32: by default, cuDNN computes some convolutions in TF32, and eager's may be others.  The cases'
     # import of torch's tests freezes the setting.
     torch.backends.cudnn.allow_tf32 = False

@@ -22,7 +22,7 @@ from torchmux.backends.common.pipeline.implementation import Implementation, Sev
 from torchmux.backends.common.pipeline.partition import Partition, takes_element
 from torchmux.backends.common.pipeline.parts import Run, calls_of, is_glue
 from torchmux.backends.common.pipeline.placing import failure
-from torchmux.registry.errors import BackendUnavailable, NodesRefused
+from torchmux.registry.errors import BackendUnavailable, LeftToTorch, NodesRefused
 from torchmux.registry.loading import load_implementation
 from torchmux.registry.report import GraphReport, Placement
 from torchmux.registry.resolve import ResolvedBackend
@@ -144,7 +144,12 @@ class Team:
     def _rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
         """As the first member wants it: what a later one makes of the graph would be taken from those before it."""
         first = self.members[0]
-        return gm if first.excluded else first.implementation.rewrite(gm, first.resolved.request(phase=request.phase))
+        if first.excluded:
+            return gm
+        try:
+            return first.implementation.rewrite(gm, first.resolved.request(phase=request.phase))
+        except LeftToTorch:  # a chain asks who compiles the graph
+            return gm
 
     def artifact(self, member: Member, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]) -> str | None:
         """What :meth:`_restore` needs of a part that ``member`` has compiled; None if it cannot be described."""

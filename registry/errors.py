@@ -156,6 +156,19 @@ class GraphRefused(TorchmuxError):
     """
 
 
+class LeftToTorch(GraphRefused):
+    """A backend's ``rewrite`` raises it for a graph that it could compile, and that torch runs sooner.
+
+    The report says so as of any other graph that torch runs.  The log does at the level of information, since nothing
+    is missing.
+
+    Examples:
+        >>> raise torchmux.registry.errors.LeftToTorch("one addition takes torch 2 µs")
+        Traceback (most recent call last):
+        torchmux.registry.errors.LeftToTorch: one addition takes torch 2 µs
+    """
+
+
 class NodesRefused(TorchmuxError):
     """A backend's ``compile`` raises it for nodes that it cannot take after all; the graph is split again without them.
 

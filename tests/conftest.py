@@ -62,6 +62,17 @@ def compiler_errors_are_errors() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def small_graphs_are_compiled() -> Iterator[None]:
+    """Most tests compile graphs that are so small that users get torch's own operators for them."""
+    from torchmux.config import config
+
+    os.environ["TORCHMUX_LEAVE_SMALL_GRAPHS"] = "0"
+    with config.patch(leave_small_graphs=False):
+        yield
+    del os.environ["TORCHMUX_LEAVE_SMALL_GRAPHS"]
+
+
+@pytest.fixture(autouse=True, scope="session")
 def torch_writes_no_trace() -> None:
     """torch describes each step of a capture if its log of traces has handlers; pytest gives it some."""
     traces = logging.getLogger("torch.__trace")

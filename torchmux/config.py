@@ -92,6 +92,10 @@ class Config:
     allow_unspec_int_on_nn_module: bool = False
     """Let numeric attributes of modules inside the compiled module become symbolic when they change."""
 
+    leave_small_graphs: bool = True
+    """Let ``native`` leave a training graph of a few small operators to torch, which runs and records them sooner than
+    it calls compiled code; the report says so; never with ``strict``."""
+
     suppress_errors: bool = False
     """Run a graph in torch, with a warning, if a backend fails to compile it or is unavailable."""
 

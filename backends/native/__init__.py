@@ -12,7 +12,8 @@ A graph passes through these modules in order:
 
 The root holds what ties these together and knows no target: ``compiler`` with the artifact cache, ``artifact`` for
 traces, ``files`` for the compilers' own tools, ``generate``, ``tuning``, ``runtime`` for what came out, ``replaying``
-for its CUDA graphs, ``faults`` for what it raises, ``options``, and ``devices``.
+for its CUDA graphs, ``small_graphs`` for what torch runs sooner, ``faults`` for what it raises, ``options``, and
+``devices``.
 
 Importing this package imports none of these modules.
 """

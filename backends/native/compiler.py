@@ -10,7 +10,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import logs
-from torchmux.registry.errors import NodesRefused
+from torchmux.config import config
+from torchmux.registry.contract import pins_of
+from torchmux.registry.errors import LeftToTorch, NodesRefused
 from torchmux.registry.spec import CompileRequest
 
 from ..common.adapter.constants import Watched
@@ -54,11 +56,20 @@ class Native:
         return RESAMPLING | {getattr(torch.ops.aten, name).vec for name in names}
 
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
-        """The captured graph, before it is traced, with attention fused, and images laid out for training."""
+        """The captured graph, before it is traced, with attention fused, and images laid out for training.
+
+        Raises:
+            LeftToTorch: torch runs and records it sooner.
+        """
         from .rewrites.attention import fused
         from .rewrites.images import in_channels_last
         from .rewrites.masks import simplified
 
+        if request.phase != "inference" and not request.strict and config.leave_small_graphs and not pins_of(gm):
+            from .small_graphs import why_torch
+
+            if (reason := why_torch(gm)) is not None:
+                raise LeftToTorch(reason)
         if request.options is not None and not request.options.fusion:
             return gm
         gm = fused(gm, _attends)

@@ -339,3 +339,10 @@ def test_gpus_are_hidden_from_cases_on_a_cpu_alone(tmp_path, monkeypatch, device
     with pytest.raises(Seen):
         runner.run(IDS[:1], backend="", requirements=f"{tmp_path}/elsewhere.py:Elsewhere", device=device)
     assert (seen.get("CUDA_VISIBLE_DEVICES") == "") is hidden
+
+
+@pytest.mark.slow
+def test_what_users_get_from_torch_is_compiled_to_be_judged(monkeypatch):
+    monkeypatch.setenv("TORCHMUX_LEAVE_SMALL_GRAPHS", "1")
+    (result,) = runner.run(["operators/nn.functional.relu/float32-backward"], backend="native", level="full")
+    assert result.outcome is Outcome.PASS, result.reason

@@ -56,7 +56,8 @@ def test_what_a_row_names_is_there(table, name):
 
 
 def test_each_setting_has_a_row_with_its_default(monkeypatch):
-    monkeypatch.delenv("TORCHMUX_FAIL_ON_COMPILER_ERRORS")
+    for name in ("FAIL_ON_COMPILER_ERRORS", "LEAVE_SMALL_GRAPHS"):
+        monkeypatch.delenv(f"TORCHMUX_{name}")
     settings = PAGE[PAGE.index("## Settings") :]
     for name, value in type(config)().to_dict().items():
         row = re.search(rf"^\| `{name}` \| ([^|]+) \|", settings, re.MULTILINE)

@@ -26,6 +26,7 @@ _OF_TENSORS = {
     aten.fill.Scalar: aten.fill.Tensor, aten.clamp_min.default: aten.maximum.default,
     aten.clamp_max.default: aten.minimum.default, aten.fmod.Scalar: aten.fmod.Tensor,
     aten.lerp.Scalar: aten.lerp.Tensor, aten.pow.Scalar: aten.pow.Tensor_Tensor,
+    aten.mul.Scalar: aten.mul.Tensor, aten.div.Scalar: aten.div.Tensor,
 }  # fmt: skip
 _ALL = {*_OF_TENSORS.values(), aten.clamp.default}
 

@@ -17,7 +17,7 @@ import torch
 from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
-from torchmux.registry.errors import GraphRefused, NodesRefused, TorchmuxError
+from torchmux.registry.errors import GraphRefused, LeftToTorch, NodesRefused, TorchmuxError
 from torchmux.registry.report import GraphReport
 from torchmux.registry.spec import BackendSpec, CompiledGraph, CompileRequest
 from torchmux.stages import collecting, stage
@@ -159,9 +159,10 @@ class _Work:
         self.placing.check_failure(error, len(operators_of(self.gm.graph.nodes)))
         return self.run_captured(compiler_error(error), failed=True)
 
-    def run_captured(self, reason: str, *, failed: bool = False) -> Run:
-        """Leave the whole captured graph to torch; ``failed`` if nobody meant to."""
+    def run_captured(self, reason: str, *, failed: bool = False, chosen: bool = False) -> Run:
+        """Leave the whole captured graph to torch; ``failed`` if nobody meant to, ``chosen`` if it is best."""
         self.placing.forget()
+        self.placing.is_choice = chosen
         self.placing.leave(operators_of(self.gm.graph.nodes), reason, compiler_error=failed)
         self.placing.check_strict()
         self.built = self.gm
@@ -177,7 +178,10 @@ class _Work:
             return self.run_captured(str(why))
         self.gm, self.example_inputs = casts.gm, casts.example_inputs
         strict = bool(self.request.strict)
-        run = casts.around(eager_with_tangents(self.compile_aten(), self.gm, strict=strict), strict=strict)
+        run = self.compile_aten()
+        if run != self.gm.forward:  # torch's own operators know tangents
+            run = eager_with_tangents(run, self.gm, strict=strict)
+        run = casts.around(run, strict=strict)
         if casts.enters or casts.wanted:
             self.built = (
                 "autocast casts weights in it, once for a region, as they require gradients: call "
@@ -189,6 +193,8 @@ class _Work:
         """Trace the captured graph to ATen, and compile what comes out."""
         try:
             return self._trace_and_compile()
+        except LeftToTorch as choice:
+            return self.run_captured(str(choice), chosen=True)
         except (GraphRefused, NodesRefused) as refusal:
             return self.run_captured(str(refusal))
         except TorchmuxError:
@@ -229,7 +235,12 @@ class _Work:
         gm, split, compiled = found
         self.built = Built(gm, split, compiled)
         self.compiler.tell_of(compiled)
-        return WithoutAutocast(assemble(gm, split, compiled))
+        return self._as_captured() or WithoutAutocast(assemble(gm, split, compiled))
+
+    def _as_captured(self) -> Run | None:
+        """The captured graph, if no part of it is compiled: it makes the same in fewer calls of torch's."""
+        nothing = isinstance(self.built, Built) and not self.built.split.parts
+        return self.gm.forward if nothing else None
 
     def _keep_recipe(
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
@@ -266,7 +277,7 @@ class _Work:
                 keep = functools.partial(self._note_built, None if traced.mutates else keep, traced.mutates)
                 compiled = WithoutAutocast(self.compiler.compile(traced.gm, "inference", static, keep, apart=apart))
                 if not traced.mutates:
-                    return compiled
+                    return self._as_captured() or compiled
                 return eager_when_overlap_differs(
                     compiled, self.gm, self.example_inputs, strict=bool(self.request.strict)
                 )

@@ -35,6 +35,7 @@ class Placing:
         self.report = report
         self.spec = spec
         self.strict = strict
+        self.is_choice = False  # torch runs the graph although the backend could
         self._told: int | None = None  # how many placements have been reported
 
     @property
@@ -133,7 +134,8 @@ class Placing:
         self._told = len(self.report.placements)
         fallbacks = [p for p in placements if not self.report.is_requested(p)]
         if fallbacks:
-            log.warning(
+            log.log(
+                logging.INFO if self.is_choice else logging.WARNING,
                 "%s: torch runs %d of %d operators%s: %s",
                 self.report.backend,
                 len(fallbacks),

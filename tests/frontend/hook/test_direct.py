@@ -115,6 +115,22 @@ def test_it_is_used():
     assert is_direct(warm(Net(), X))
 
 
+def test_arguments_that_a_call_leaves_out_have_their_defaults():
+    def function(x, y=2, z=None):
+        return x * y if z is None else x * y + z
+
+    compiled = warm(function, X)
+    assert is_direct(compiled)
+    for given in ((X,), (X, 3), (X, 2, X), (X,)):
+        assert torch.equal(compiled(*given), function(*given))
+    assert torch.equal(compiled(X, z=X), function(X, z=X))
+    function.__defaults__ = (5, None)
+    assert torch.equal(compiled(X), X * 5)
+    function.__defaults__ = None
+    with pytest.raises(TypeError, match="missing 2 required"):
+        compiled(X)
+
+
 def test_it_is_counted():
     compiled = warm(Net(), X)
     assert is_direct(compiled)

@@ -198,3 +198,17 @@ def test_an_operand_that_takes_the_same_number_as_a_number_keeps_it(backend):
     x = torch.linspace(-2, 2, 9)
     for t in (0.5, 0.25, 1.75):
         torch.testing.assert_close(compiled(x, t), program(x, t))
+
+
+def test_gradients_of_a_deviation_over_a_symbolic_size_are_compiled():
+    def standardized(x):
+        return (x - x.mean(0)) / x.std(0)
+
+    compiled = torchmux.compile(standardized, backend="native", dynamic=True)
+    for rows in (5, 9):
+        x = torch.randn(rows, 3, dtype=torch.float64, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        compiled(x).square().sum().backward()
+        standardized(y).square().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    assert not torchmux.report(compiled).fallbacks

@@ -204,3 +204,23 @@ def test_results_of_training_change_in_place(program):
         (y * y).sum().backward()
         found.append((y.detach(), x.grad))
     torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_graph_of_which_nothing_is_compiled_runs_as_captured():
+    """Also where another process, or an earlier compilation, has traced it."""
+
+    def shown(x):
+        with torch.autocast("cpu", torch.bfloat16, enabled=False):
+            return x.t(), x[1:].expand(2, -1, -1), x.view(-1)
+
+    for _ in range(2):
+        torchmux.reset()
+        compiled = torchmux.compile(shown, backend="native", fullgraph=True)
+        x = torch.randn(3, 4)
+        with torch.no_grad():
+            results = compiled(x)
+        for got, expected in zip(results, shown(x), strict=True):
+            assert got.data_ptr() == expected.data_ptr()
+            assert (got.shape, got.stride()) == (expected.shape, expected.stride())
+        x.add_(1)
+        assert torch.equal(results[2], x.view(-1))

@@ -1,0 +1,213 @@
+"""Which training graphs torch runs and records sooner than compiled code: the cost model for that decision.
+
+A compiled graph whose gradients are recorded is one ``autograd.Function``.  Whatever its kernels take, that costs two
+frames of Python and what autograd does around them, some 35 µs.  torch records an operator of its own for 4 µs.  So
+graphs of one to four operators, forward and backward, are better left to torch, unless its kernels are much slower for
+the sizes at hand.
+
+The model lists what torch would run, forward and backward, on fake tensors, and adds three things up:
+
+* what each operator takes however small its tensors are (:data:`_FORWARD`, :data:`_BACKWARD`, :data:`_VIEW`),
+* how much longer torch's kernel takes for each element than ours (:data:`_SLOWER`),
+* the memory that fusion saves: each operator but the first of a pass reads and writes a tensor more (:data:`_TRAFFIC`).
+
+Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,536 elements and to each operator alone,
+on one core of a Xeon (Sapphire Rapids).  An operator that :data:`_SLOWER` does not name has not been measured, and its
+graph is compiled.  So is a graph that writes to a tensor, has tensors of other devices or of other dtypes, or reads
+large tensors that do not lie in rows.  Sizes that are symbolic may be of any value: then fusion must save nothing and
+no kernel of torch's may be slower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
+
+from torchmux import torch_internals as internals
+
+_NODES = 8
+"""Captured calls of the largest graph that is looked at."""
+
+_BEGIN, _GRADIENT, _VIEW, _FORWARD, _BACKWARD = 16.0, 3.2, 1.0, 4.1, 2.1
+"""What torch takes for a graph, for each input with a gradient, and for each operator."""
+
+_COMPILED, _COMPILED_GRADIENT = 32.0, 6.0
+"""What compiled code takes for a graph, and for each input with a gradient."""
+
+_TRAFFIC = 0.1
+_SMALL, _ROW = 1024, 64
+"""So many elements are read at once in any layout, and so many in a row of a larger tensor."""
+
+_VIEWS = frozenset(
+    ("t", "view", "expand", "unsqueeze", "squeeze", "slice", "transpose", "permute", "select", "_unsafe_view")
+)
+_NOTHING = frozenset(("detach", "alias", "ones_like", "prim::device"))
+_FIXED: Mapping[str, float] = MappingProxyType(
+    {
+        "gelu": 15.0, "gelu_backward": 15.0,  # oneDNN looks a kernel up
+        "huber_loss": 5.0, "logsumexp": 7.0, "mse_loss": 5.0, "smooth_l1_loss": 5.0,
+    }
+)  # fmt: skip
+"""What operators take beyond that, since they consist of others."""
+
+_SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        # pointwise
+        "abs": (0, 0), "add": (0.06, 0.16), "addcmul": (0, 0.12), "atan2": (0, 0), "clamp": (0, 0.12),
+        "clamp_min": (0, 0.15), "cos": (0, 0.28), "div": (0, 0.06), "elu": (0, 0), "eq": (0.81, 0.99),
+        "erf": (0.14, 0.06), "exp": (0, 0.13), "expm1": (0.91, 1.0), "ge": (0.67, 0.89), "gelu": (0, 0),
+        "hardsigmoid": (0, 0.11), "hardswish": (0, 0), "hardtanh": (0, 0.12), "le": (0.67, 0.89),
+        "leaky_relu": (0, 0.14), "lerp": (0.06, 0.17), "log": (0, 0.21), "log1p": (0.4, 0.45),
+        "log_sigmoid_forward": (0.77, 0.65), "logical_and": (0, 0), "masked_fill": (1.5, 1.5), "maximum": (0, 0.15),
+        "minimum": (0, 0.13), "mish": (2.89, 2.81), "mul": (0, 0.1), "neg": (0, 0), "pow": (0.05, 0.1),
+        "reciprocal": (0, 0), "relu": (0, 0.17), "rsqrt": (0, 0), "rsub": (0, 0.16), "sgn": (0, 0.15),
+        "sigmoid": (0.15, 0.14), "silu": (0.14, 0.16), "sin": (0, 0.29), "softplus": (0.93, 0.79), "sqrt": (0, 0),
+        "sub": (0, 0.15), "tanh": (0, 1.34), "where": (3.84, 3.74), "xlogy": (3.42, 5.82),
+        # their gradients
+        "elu_backward": (0.5, 0.5), "gelu_backward": (0.42, 0.13), "hardsigmoid_backward": (0.06, 0.16),
+        "hardswish_backward": (0, 0.04), "hardtanh_backward": (0, 0.19), "leaky_relu_backward": (0, 0.16),
+        "mish_backward": (3.19, 3.28), "sigmoid_backward": (0, 0), "silu_backward": (0.14, 0.13),
+        "softplus_backward": (0.36, 0.3), "tanh_backward": (0, 0), "threshold_backward": (0, 0.22),
+        # rows
+        "_log_softmax": (0, 0), "_log_softmax_backward_data": (0.1, 0.28), "_softmax": (0.25, 0.59),
+        "_softmax_backward_data": (0.05, 0.13), "amax": (0, 0.64), "cumsum": (0.1, 0.74),
+        "linalg_vector_norm": (0.09, 0.05), "logsumexp": (0, 1.04), "max": (0.73, 0.68), "mean": (0.4, 0.4),
+        "native_layer_norm": (0.4, 0.6), "native_layer_norm_backward": (0, 0.7), "sum": (0.04, 0.08),
+        "var": (8.43, 8.51),
+        # losses
+        "binary_cross_entropy_with_logits": (1.13, 1.71), "huber_loss": (0.08, 0.87), "mse_loss": (0.1, 0.33),
+        "mse_loss_backward": (0.1, 0.76), "nll_loss_backward": (0.05, 0.1), "nll_loss_forward": (0.05, 0.05),
+        "smooth_l1_loss": (0.25, 0.4), "smooth_l1_loss_backward": (0.3, 0.4),
+        # what moves, with the layout changed at worst
+        "cat": (0.05, 0.07), "clone": (0.64, 0.4), "embedding": (0, 0.14), "embedding_dense_backward": (0.84, 0.99),
+        "arange": (0.3, 0.3), "flip": (0.05, 0.65), "full": (0.05, 0.05), "linspace": (0.1, 0.1),
+        "gather": (0.58, 0.21), "index": (0.72, 0.48), "index_put": (0.6, 0.6),
+        "new_zeros": (0.1, 0.1), "scalar_tensor": (0, 0), "scatter_add": (0.1, 0.1), "stack": (0, 0),
+        # products, by the same library
+        "addmm": (0, 0), "bmm": (0, 0), "mm": (0, 0),
+    }
+)  # fmt: skip
+
+_COLUMN = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 1}
+
+
+def why_torch(gm: GraphModule) -> str | None:
+    """Why torch had better run a captured graph whose gradients are recorded; None if it is to be compiled."""
+    calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
+    if not 0 < len(calls) <= _NODES or any(n.op == "call_module" for n in calls):
+        return None
+    try:
+        with internals.new_fake_mode(), torch.enable_grad(), torch.random.fork_rng([]):
+            inputs = _inputs(gm)
+            found = None if inputs is None else _estimated(gm, *inputs)
+    except Exception:  # it has what fake tensors, or autograd, cannot do, and who compiles it says so
+        return None
+    if found is None:
+        return None
+    eager, compiled = found
+    if not eager < compiled:
+        return None
+    return (
+        f"torch runs and records so small a step of training sooner: about {eager:.0f} µs where compiled code would "
+        f"take {compiled:.0f} (config.leave_small_graphs)"
+    )
+
+
+def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[float, float] | None:
+    """Microseconds of torch and of compiled code; None if something is in the graph that was not measured."""
+    passes = _Listed(), _Listed(writes=True)
+    with passes[0]:
+        results = [r for r in gm(*inputs) if isinstance(r, torch.Tensor) and r.requires_grad]
+    leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
+    if not results or not leaves:
+        return None
+    gradients = [torch.ones_like(r) for r in results]
+    with passes[1]:
+        torch.autograd.grad(results, leaves, gradients, allow_unused=True)
+    eager = _BEGIN + _GRADIENT * len(leaves)
+    for listed, each in zip(passes, (_FORWARD, _BACKWARD), strict=True):
+        spent = listed.microseconds(each, unknown=unknown)
+        if spent is None:
+            return None
+        eager += spent
+    return eager, _COMPILED + _COMPILED_GRADIENT * len(leaves)
+
+
+class _Listed(internals.TorchDispatchMode):
+    """Lists the operators that torch runs in its context, and the elements of the largest tensor of each."""
+
+    def __init__(self, *, writes: bool = False) -> None:
+        """``writes``: what is written to is nobody else's, as in the formulas of gradients."""
+        super().__init__()
+        self._writes = writes
+        self.ran: list[tuple[str, torch.dtype | None, int]] = []
+        self.is_known = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        tensors = [v for v in tree_leaves((args, kwargs, result)) if isinstance(v, torch.Tensor)]
+        name = func._schema.name.removeprefix("aten::")
+        if func._schema.is_mutable:
+            self.is_known &= self._writes
+            name = name.removesuffix("_")
+        floats = [t.dtype for t in tensors if t.dtype.is_floating_point]
+        largest = max(tensors, key=torch.Tensor.numel, default=None)
+        if largest is not None and name not in _NOTHING:
+            self.is_known &= all(t.device.type == "cpu" for t in tensors) and all(d in _COLUMN for d in floats)
+            self.ran.append((name, floats[0] if floats else torch.float32, largest.numel()))
+        return result
+
+    def microseconds(self, each: float, *, unknown: bool) -> float | None:
+        """What these take beyond what compiled code would; ``unknown`` if the sizes may be any."""
+        if not self.is_known:
+            return None
+        fixed, work, traffic = 0.0, 0.0, 0.0
+        for name, dtype, elements in self.ran:
+            if name in _VIEWS:
+                fixed += _VIEW
+                continue
+            if name not in _SLOWER:
+                return None
+            fixed += each + _FIXED.get(name, 0.0)
+            slower = _SLOWER[name][_COLUMN[dtype]]
+            if unknown and (slower > 0 or traffic > 0):
+                return math.inf
+            work += 1e-3 * elements * (slower + (_TRAFFIC if traffic else 0.0))
+            traffic = 1.0
+        return fixed + work
+
+
+def _inputs(gm: GraphModule) -> tuple[list[Any], bool] | None:
+    """Fake inputs in the sizes of the first call, and whether other calls may have others; None: compile it."""
+    made: list[Any] = []
+    symbolic = False
+    for node in gm.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("example_value")
+        if not isinstance(value, torch.Tensor):
+            if isinstance(value, torch.SymInt):
+                symbolic, value = True, internals.possible_value(value)
+            if type(value) not in (int, float, bool):
+                return None
+            made.append(value)
+            continue
+        if not internals.is_fake(value) or value.device.type != "cpu" or value.layout is not torch.strided:
+            return None
+        sizes = [_first(n) for n in value.shape]
+        symbolic = symbolic or any(type(n) is not int for n in value.shape)
+        strides = [_first(n) for n in value.stride()]
+        in_rows = value.is_contiguous() or (strides[-1] == 1 and sizes[-1] >= _ROW and sorted(strides)[::-1] == strides)
+        if math.prod(sizes) > _SMALL and not in_rows:
+            return None
+        fresh = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+        made.append(fresh.requires_grad_(value.requires_grad))
+    return made, symbolic
+
+
+def _first(size: Any) -> int:
+    return size if type(size) is int else int(internals.possible_value(size))

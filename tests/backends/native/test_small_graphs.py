@@ -1,0 +1,111 @@
+"""Training graphs that torch runs sooner than compiled code, and the cost model that says so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchmux
+from torchmux.backends.native import small_graphs
+from torchmux.config import config
+
+
+@pytest.fixture(autouse=True)
+def as_for_users() -> Iterator[None]:
+    with config.patch(leave_small_graphs=True):
+        yield
+
+
+def is_left(f: Callable[..., Any], *inputs: torch.Tensor, **settings: Any) -> bool:
+    """Whether torch runs ``f``, whose results and gradients are eager's either way."""
+    compiled = torchmux.compile(f, backend="native", fullgraph=True, **settings)
+    expected = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
+    for call, given in ((compiled, inputs), (f, expected)):
+        call(*given).sum().backward()
+    for got, right in zip(inputs, expected, strict=True):
+        assert (got.grad is None) == (right.grad is None)
+        if right.grad is not None:
+            torch.testing.assert_close(got.grad, right.grad)
+    report = torchmux.report(compiled)
+    assert all("config.leave_small_graphs" in str(p.reason) for p in report.fallbacks)
+    assert report.share == (0 if report.fallbacks else 1)
+    return bool(report.fallbacks)
+
+
+def tensor(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape).requires_grad_()
+
+
+def test_one_operator_on_a_small_tensor_is_left_to_torch_and_the_report_says_why() -> None:
+    assert is_left(lambda x: x.softmax(-1), tensor(4, 8))
+
+
+def test_the_log_tells_it_as_information(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "torchmux.fallback"):
+        assert is_left(lambda x: x.tanh(), tensor(3))
+    assert [record.levelname for record in caplog.records if "sooner" in record.message] == ["INFO"]
+
+
+def test_a_chain_of_operators_is_compiled() -> None:
+    assert not is_left(lambda x: ((x.sin() * x.cos() + x).tanh() * 2).exp(), tensor(4, 8))
+
+
+def test_an_operator_with_slow_kernels_in_torch_is_compiled_where_tensors_are_large() -> None:
+    assert is_left(F.mish, tensor(64))
+    assert not is_left(F.mish, tensor(64, 256))
+
+
+def test_the_setting_and_strict_turn_it_off() -> None:
+    assert not is_left(lambda x: x.relu(), tensor(3), strict=True)
+    with config.patch(leave_small_graphs=False):
+        assert not is_left(lambda x: x.relu(), tensor(3))
+
+
+def test_what_is_left_with_symbolic_sizes_is_better_left_for_all_sizes() -> None:
+    assert is_left(lambda x: x.relu(), tensor(5, 3), dynamic=True)
+    assert not is_left(lambda x: F.mish(x), tensor(5, 3), dynamic=True)
+
+
+def test_what_writes_or_was_not_measured_or_reads_other_layouts_is_compiled() -> None:
+    assert not is_left(lambda x: x.clone().mul_(2), tensor(3))
+    assert not is_left(torch.special.i0, tensor(3))
+    wide = torch.randn(96, 64).t().requires_grad_()
+    assert not is_left(lambda x: x.relu(), wide)
+
+
+def test_inference_is_compiled() -> None:
+    compiled = torchmux.compile(lambda x: x.relu(), backend="native")
+    compiled(torch.randn(3))
+    assert not torchmux.report(compiled).fallbacks
+
+
+def test_a_chain_of_backends_compiles_it() -> None:
+    compiled = torchmux.compile(lambda x: x.relu(), backend="native+aot_eager")
+    compiled(tensor(3)).sum().backward()
+    assert not torchmux.report(compiled).fallbacks
+
+
+def test_the_estimate_draws_no_numbers() -> None:
+    states = []
+
+    def looking(gm: Any, inputs: Any) -> Any:
+        states.append(torch.get_rng_state())
+        small_graphs.why_torch(gm)
+        states.append(torch.get_rng_state())
+        return gm.forward
+
+    torchmux.compile(lambda x: F.dropout(x, 0.5).relu(), backend=looking)(tensor(16))
+    assert torch.equal(*states)
+
+
+def test_second_derivatives_and_tangents_are_torchs_own() -> None:
+    compiled = torchmux.compile(lambda x: x.tanh(), backend="native")
+    x = tensor(5)
+    (first,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, -2 * x.tanh() * (1 - x.tanh() ** 2))
