@@ -7,6 +7,7 @@ import importlib.util
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -45,12 +46,16 @@ NODES = {
     "comparisons": lambda: traced(lambda x: aten.mode(x, 1), X, target=aten.mode.default),
     "traps": lambda: traced(lambda n: aten.floor_divide(n, n), N),
     "remainders": lambda: traced(lambda x: aten.remainder.Tensor(x, x), X),
+    "bags": lambda: traced(
+        lambda rows, table: F.embedding_bag(rows, table, rows[:2]), torch.arange(3), X,
+        target=aten._embedding_bag_forward_only.default,
+    ),
     "numbers": lambda: by_hand(aten.mul.Tensor, X, ShapeEnv().create_unbacked_symfloat()),
     "layouts": lambda: by_hand(aten.mul.Tensor, X.to_sparse(), X.to_sparse()),
     "flags": lambda: by_hand(aten.mul.Tensor, torch._neg_view(X), torch._neg_view(X)),
     "dtypes": lambda: traced(lambda x: aten.mul.Tensor(x, x), X.to(torch.complex64)),
     "empty": lambda: traced(lambda x: aten.relu(x), X[:0]),
-}
+}  # fmt: skip
 
 # The adapters of other runtimes, and the package that each needs to be asked.
 ADAPTERS = {"onnxrt": "onnxruntime", "openvino": "openvino", "tvm": "tvm", "tensorrt": "torch_tensorrt"}
@@ -64,6 +69,7 @@ NATIVE = {
     "comparisons": "its comparisons see nan as torch's do",
     "traps": "its code asks whether the divisor is 0, and raises as torch does",
     "remainders": "its remainder is the one of torch's kernels",
+    "bags": "its code asks where bags begin, and raises as torch does",
     "numbers": "floats come to it as tensors (pipeline/floats.py), and lowering refuses the node if one does not",
     "layouts": None,
     "flags": "it conjugates what it reads, and lowering refuses what is negative",
