@@ -144,7 +144,7 @@ def changes(before: Namespaces, after: Namespaces) -> dict[str, str]:
 
 
 def _is_layer(name: str) -> bool:
-    """Whether it is a class of ``torch.nn``: what it lacks, instances lack as well, unless their ``__init__`` adds it."""
+    """Whether it is a class of ``torch.nn``: what is added to it, all its instances have."""
     home, _, own = name.rpartition(".")
     return home == "torch.nn" and isinstance(getattr(torch.nn, own, None), type)
 

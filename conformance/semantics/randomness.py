@@ -129,9 +129,9 @@ def seeds_and_generators(trial: Trial) -> Any:
     return [compiled(trial.tensor(3)) for _ in range(2)], torch.rand(2)
 
 
-@case(reference=False)
+@case(reference=False, draws=1)  # a unit in the last place of a rate leads to other draws
 def rare_distributions(trial: Trial) -> Any:
-    """Draws of counts, of large numbers and of many places take eager's numbers, also where their outcome is certain."""
+    """Draws of counts, of large numbers and of many places take eager's, also where their outcome is certain."""
     counts = trial.given(torch.tensor([0.0, 1.0, 7.0, 40.0, 5.0, 5.0, 3000.0]))
     shares = trial.given(torch.tensor([0.5, 0.5, 0.3, 0.7, 0.0, 1.0, 0.01]))
     rates = trial.given(torch.tensor([0.0, 0.3, 9.0, 11.0, 60.0, 1000.0]))
@@ -139,7 +139,7 @@ def rare_distributions(trial: Trial) -> Any:
     def f(counts: torch.Tensor, shares: torch.Tensor, rates: torch.Tensor) -> list[torch.Tensor]:
         return [
             torch.binomial(counts, shares), torch.poisson(rates), torch.binomial(counts.double(), shares.double()),
-            torch.poisson(rates.half()), torch.randperm(40, device=rates.device), torch.normal(rates, shares),
+            torch.poisson(rates.half()), torch.randperm(40, device=rates.device), torch.normal(rates, shares[:6]),
             torch.randperm(33, dtype=torch.int32, device=rates.device),
             torch.randint(2**40, (5,), device=rates.device), torch.randint(-(2**62), 2**62, (5,), device=rates.device),
             rates.clone().cauchy_(1, 2), torch.bernoulli(shares), torch.rand(3, dtype=torch.bfloat16),

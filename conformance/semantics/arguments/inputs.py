@@ -13,7 +13,7 @@ case = Collection("semantics/inputs")
 
 
 def _lying(make: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors that begin later than their memory, have steps, are turned, are expanded in each dimension, or overlap."""
+    """Tensors that begin late in their memory, have steps, are turned, are expanded in each dimension, or overlap."""
     image = make(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
     return [
         make(7)[2:], make(9)[1::2], make(1).expand(5), make(3, 5)[1:], make(3, 5)[:, 1:], make(5, 3).t(),
@@ -73,7 +73,7 @@ def of_complex_numbers(trial: Trial) -> Any:
 
 @case("training", "float64")
 def with_gradients(trial: Trial) -> Any:
-    """Wherever an input lies, its gradient and that of the memory behind it are right, also if it is a part of a leaf."""
+    """Wherever an input lies, its gradient is right, and that of the leaf that it is a part of."""
     leaves: list[torch.Tensor] = []
 
     def make(*shape: int) -> torch.Tensor:
@@ -93,7 +93,7 @@ def with_gradients(trial: Trial) -> Any:
 
 @case()
 def parts_of_one_memory(trial: Trial) -> Any:
-    """Inputs that are other parts or shapes of one memory are read as they are, also where the program writes to one."""
+    """Inputs that are parts or shapes of one memory are read as they are, also where the program writes to one."""
     x, y = trial.tensor(4, 6), trial.tensor(4, 6)
     n = trial.tensor(4, 6, dtype=torch.int64)
 
@@ -111,3 +111,17 @@ def parts_of_one_memory(trial: Trial) -> Any:
     with torch.no_grad():
         written = trial.compile(write)(y, y.view(3, 8), y[1:3])
     return found, written, y
+
+
+@case("dynamic_shapes")
+def parts_of_any_size(trial: Trial) -> Any:
+    """Where a part of a tensor has gaps between its elements, so have copies that are written to, whatever the size."""
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            x.slice_scatter(x[:2] * 2, 0, 1, 3), x.select_scatter(x[0] * 2, 0, 1), x.clone(), x * 2, x.flip(0),
+            x.index_fill(0, torch.tensor([1], device=x.device), 1.0), x.masked_fill(x > 0, 1.0),
+        ]  # fmt: skip
+
+    compiled = trial.compile(f, dynamic=True)
+    return [compiled(trial.tensor(2 * rows, columns)[::2, 1::2]) for rows, columns in ((9, 11), (7, 8))]

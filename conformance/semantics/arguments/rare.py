@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -335,3 +336,29 @@ def integers_that_are_refused(trial: Trial) -> Any:
         except Exception as error:
             found.append(type(error).__name__)
     return found
+
+
+@case("float64", elementwise=True)
+def numbers_far_out(trial: Trial) -> Any:
+    """Functions of nan and of numbers from far out, powers of two that make numbers subnormal, and statistics of many
+    numbers, which have divisors and places of their own."""
+    x, nan = trial.given(torch.linspace(-40, 40, 33, dtype=torch.float64)), trial.given(torch.tensor([math.nan, 1.0]))
+    shifts, many = torch.tensor([-140, -130, 3, -127], device=trial.device), trial.tensor(3, 300)
+
+    def functions(x: torch.Tensor, nan: torch.Tensor, shifts: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.mish(x), F.softplus(x), F.silu(x), F.gelu(x), F.elu(x), F.logsigmoid(x), x.sigmoid(), x.tanh(), x.erfc(),
+            torch.heaviside(nan, nan + 1), torch.heaviside(nan - 1, nan.nan_to_num(0.5)), nan.sgn(),
+            torch.ldexp(torch.ones_like(shifts, dtype=torch.float32) * 1.75, shifts),
+        ]  # fmt: skip
+
+    return trial.run(functions, x, nan, shifts), trial.run(_of_many, many)
+
+
+def _of_many(x: torch.Tensor) -> list[torch.Tensor]:
+    ways = ("linear", "lower", "higher", "midpoint", "nearest")
+    return [
+        *torch.var_mean(x, 1), *torch.std_mean(x, (0, 1), correction=2), *torch.var_mean(x), x.nanmedian(),
+        *(torch.quantile(x, 0.37, 1, interpolation=way) for way in ways), torch.nanquantile(x, 0.9, 1),
+        x.kthvalue(150, 1).values, x.median(1).values,
+    ]  # fmt: skip

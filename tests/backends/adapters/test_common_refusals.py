@@ -8,9 +8,10 @@ import importlib.util
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from torchmux.backends.common.adapter import support
 
@@ -39,6 +40,13 @@ def by_hand(op, *values) -> Node:
     return node
 
 
+def with_gaps_by_sizes() -> torch.Tensor:
+    """Every second element of rows of a size that is not known."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    dims = StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+    return mode.from_tensor(torch.randn(5, 12), symbolic_context=dims)[:, ::2]
+
+
 NODES = {
     "random": lambda: traced(lambda x: aten.bernoulli.p(x, 0.5), X),
     "writes": lambda: by_hand(aten.add_.Tensor, X, X),
@@ -50,6 +58,7 @@ NODES = {
         lambda rows, table: F.embedding_bag(rows, table, rows[:2]), torch.arange(3), X,
         target=aten._embedding_bag_forward_only.default,
     ),
+    "gaps": lambda: by_hand(aten.slice_scatter.default, with_gaps_by_sizes()),
     "numbers": lambda: by_hand(aten.mul.Tensor, X, ShapeEnv().create_unbacked_symfloat()),
     "layouts": lambda: by_hand(aten.mul.Tensor, X.to_sparse(), X.to_sparse()),
     "flags": lambda: by_hand(aten.mul.Tensor, torch._neg_view(X), torch._neg_view(X)),
@@ -69,6 +78,7 @@ NATIVE = {
     "comparisons": "its comparisons see nan as torch's do",
     "traps": "its code asks whether the divisor is 0, and raises as torch does",
     "remainders": "its remainder is the one of torch's kernels",
+    "gaps": "its memory is laid out as torch's, by the sizes of each call",
     "bags": "its code asks where bags begin, and raises as torch does",
     "numbers": "floats come to it as tensors (pipeline/floats.py), and lowering refuses the node if one does not",
     "layouts": None,
