@@ -155,7 +155,7 @@ def counts_of_many(result: Any, x: torch.Tensor, *args: Any, **named: Any) -> An
     return (result[0] * (1 - 1 / count), result[1]) if count > 256 else result
 
 
-@numerics.operator(_FAR, "ldexp")
+@numerics.operator("semantics/rare/powers_of_two_and_steps", "ldexp")
 def powers_of_two_that_vanish(result: torch.Tensor, x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     """What a power of two makes subnormal is zero."""
     return torch.where(result.abs() < 1.1e-38, torch.zeros_like(result), result)
