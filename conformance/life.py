@@ -23,6 +23,7 @@ import torch.nn.functional as F
 import torchmux
 
 from .case import Case, Collection, Trial
+from .judging.calls import plain
 
 _calls = Collection("life/calls")
 _threads = Collection("life/threads")
@@ -75,6 +76,24 @@ def beyond_a_byte(trial: Trial) -> Any:
         found.append(weight.grad)
         weight.grad = None
     return torch.stack(found)
+
+
+@_calls("training")
+def thousands_of_calls(trial: Trial) -> Any:
+    """Each of 2,000 calls, and of 500 training steps, has the result of the first one, to the last bit."""
+    compiled = trial.compile(lambda x, w: (x * w).sin() + x)
+    x, weight = trial.tensor(4), trial.tensor(4, requires_grad=True)
+    with torch.no_grad():
+        first = compiled(x, weight)
+        unlike = sum(not torch.equal(plain(compiled)(x, weight), first) for _ in range(2000))
+    found = [compiled(x, weight)]
+    found[0].sum().backward()
+    slope, other = weight.grad, 0
+    for _ in range(500):
+        weight.grad = None
+        plain(compiled)(x, weight).sum().backward()
+        other += not torch.equal(weight.grad, slope)
+    return first, found[0].detach(), slope, unlike, other
 
 
 @_calls()

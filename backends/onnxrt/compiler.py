@@ -34,7 +34,7 @@ from .translate import to_onnx
 
 _NOT_TAKEN = "onnxruntime refuses it, or an index is out of range"
 
-_GENERATION = 12
+_GENERATION = 13
 """Part of the name of what is kept; raised when this adapter would export the same graph to something else."""
 cache_log = logging.getLogger("torchmux.cache")
 

@@ -39,7 +39,7 @@ _WRONG = "OpenVINO's model does not match torch, although each operator alone do
 check_log = logging.getLogger("torchmux.check")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 16
+_GENERATION = 18
 """Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
 
 LARGEST_KEPT = 64 * 1024**2

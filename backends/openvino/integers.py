@@ -7,6 +7,7 @@ far as they are converted to integers.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -18,7 +19,6 @@ from torch.fx import Node
 from ..common.adapter import indices
 from ..common.adapter.indices import Limits
 from ..common.pipeline import aliasing
-from ..common.pipeline.decompose import is_random
 
 Bounds = tuple[float, float]
 
@@ -60,7 +60,13 @@ def assume(node: Node) -> Limits:
     assumed, wanted = Limits(*bounds(node)), indices.of_input(node)
     if wanted is None:
         return assumed
-    return Limits(max(assumed.low, wanted.low), min(assumed.high, wanted.high), wanted.spared)
+    wanted = _with_last_bag(wanted)
+    return dataclasses.replace(wanted, low=max(assumed.low, wanted.low), high=min(assumed.high, wanted.high))
+
+
+def _with_last_bag(wanted: Limits) -> Limits:
+    """Torch lets the last bag be empty, and OpenVINO raises where it begins at the end."""
+    return dataclasses.replace(wanted, high=wanted.high - wanted.bags)
 
 
 def unchecked_index(node: Node) -> bool:
@@ -68,7 +74,7 @@ def unchecked_index(node: Node) -> bool:
     for index, limits in indices.limits(node):
         if limits is None:
             return True
-        source, wanted = indices.origin(index, limits)
+        source, wanted = indices.origin(index, _with_last_bag(limits))
         if source.op == "placeholder":
             continue
         found = _known(source)
@@ -81,28 +87,10 @@ def unchecked_index(node: Node) -> bool:
 
 def _computed(node: Node) -> Bounds | None:
     """The exact bounds of numbers that depend on no input; None if they do, or are many."""
-    order, pending, seen = [], [node], {node}
-    while pending:
-        found = pending.pop()
-        value = found.meta.get("val")
-        if found.op != "call_function" or not isinstance(value, torch.Tensor) or len(seen) > 64:
-            return None
-        if is_random(found.target) or getattr(found.target, "overloadpacket", None) in _UNWRITTEN:
-            return None  # another call has other numbers
-        if any(type(size) is not int for size in value.shape) or value.numel() > 1 << 20:
-            return None
-        order.append(found)
-        new = [n for n in found.all_input_nodes if n not in seen]
-        seen.update(new)
-        pending += new
-    values: dict[Node, Any] = {}
-    for each in sorted(order):
-        args, kwargs = torch.fx.node.map_arg((each.args, each.kwargs), values.__getitem__)
-        values[each] = each.target(*args, **kwargs)
-    result = values[node]
-    if not result.numel():
-        return 0, 0
-    return int(result.min()), int(result.max())
+    found = indices.computed(node)
+    if found is None or not found.numel():
+        return None if found is None else (0, 0)
+    return int(found.min()), int(found.max())
 
 
 def _known(node: Node) -> Bounds | None:
@@ -272,8 +260,6 @@ def _difference_from(node: Node) -> Bounds | None:
 
 
 _aten = torch.ops.aten
-_UNWRITTEN = frozenset((_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided))
-
 _RULES: Mapping[Any, Callable[[Node], Bounds | None]] = {
     _aten.randint: _drawn,
     _aten.randint_like: _drawn,

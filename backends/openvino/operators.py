@@ -146,6 +146,8 @@ def _refused_untried(node: Node) -> str:
         return "it has no result: it looks at numbers, and may raise an exception"
     if reason := COMMON.about_operator(node):
         return reason
+    if op is _aten.abs.default and node.meta["val"].dim() < 2 and _is_joined_vector(node.args[0]):
+        return "OpenVINO overwrites vectors that it has joined with their absolute values"
     if op is _aten.grid_sampler_2d.default:
         return "OpenVINO multiplies differences of pixels, which are nan between infinite ones"
     if op is _aten._log_softmax.default:
@@ -184,6 +186,20 @@ def _refused_untried(node: Node) -> str:
     if integers.unchecked_index(node):
         return "OpenVINO reads beyond the end where an index is out of range, and this one is not known to be in range"
     return ""
+
+
+def _is_joined_vector(node: Any) -> bool:
+    """Whether ``node`` is a vector that consists of others, or follows from one alone, by what OpenVINO may leave out.
+
+    It computes the absolute values of such a vector's parts instead, for whatever else reads the vector.
+    """
+    while isinstance(node, Node) and node.op == "call_function":
+        if node.target in (_aten.cat.default, _aten.stack.default):
+            return bool(node.meta["val"].dim() == 1)
+        if len(node.all_input_nodes) != 1:
+            return False
+        node = node.all_input_nodes[0]
+    return False
 
 
 def _is_int32(node: Node) -> bool:

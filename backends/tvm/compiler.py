@@ -32,7 +32,7 @@ from .sizes import is_dynamic
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 24
+_GENERATION = 25
 """Counts the changes to this package's generated code, so that older artifacts are not used."""
 
 

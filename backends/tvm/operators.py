@@ -68,6 +68,7 @@ COMMON = support.Common(
         "dtypes": "no code for {dtype} with torch's rounding",
         "empty": "a size of zero has another meaning in Relax",
     },
+    lacks={"gaps": "its code lays out each result by the sizes and strides of the call"},
     compares_as_torch=frozenset(library.ALWAYS),
 )
 

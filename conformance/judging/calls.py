@@ -173,10 +173,7 @@ def _of_results(inputs: list[torch.Tensor], results: list[torch.Tensor]) -> dict
         "results": [_outline(tensor) for tensor in results],
         "strides": [telling_strides(t) if t.layout is torch.strided else [] for t in results],
         "shares memory with": shared,
-        "begins at": [
-            tensor.storage_offset() if first < len(inputs) and tensor.layout is torch.strided else 0
-            for tensor, first in zip(results, shared[len(inputs) :], strict=True)
-        ],
+        "begins at": [tensor.storage_offset() if tensor.layout is torch.strided else 0 for tensor in results],
         "left on results": [_left_on(tensor) for tensor in results],
         "wasted memory": [_wastes(tensor) for tensor in results],
         "is an input": [next((i for i, given in enumerate(inputs) if given is each), None) for each in results],

@@ -138,9 +138,15 @@ def changes(before: Namespaces, after: Namespaces) -> dict[str, str]:
         names = [each for each in _replaced(was, now) if (name, each) not in _TOLD]
         if names:
             found[f"functions of {name}"] = _words("functions", name, names)
-        if name in _CLOSED and (names := _added(was, now)):
+        if (name in _CLOSED or _is_layer(name)) and (names := _added(was, now)):
             found[f"names of {name}"] = _words("names", name, names)
     return found
+
+
+def _is_layer(name: str) -> bool:
+    """Whether it is a class of ``torch.nn``: what is added to it, all its instances have."""
+    home, _, own = name.rpartition(".")
+    return home == "torch.nn" and isinstance(getattr(torch.nn, own, None), type)
 
 
 def _words(what: str, name: str, names: list[Any]) -> str:

@@ -148,7 +148,7 @@ def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case:
     values = compare(found.value, pairs[: 1 if case.cancels else None], **how)
     if any(d.what == "exception" or (not d.where and d.what == "type") for d in values):
         return values
-    found = _without_harmless_writes(found, expected)
+    found = _without_harmless_differences(found, expected)
     refused = {int(where[1:-1]) for where, leaf in as_leaves(expected.value) if isinstance(leaf, Refused) and where}
     records = [(_told(a, case, refused), None if b is None else _told(b, case, refused)) for a, b in draws]
     values += [
@@ -195,13 +195,28 @@ def _told(shown: Shown, case: Case, refused: set[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _without_harmless_writes(found: Shown, expected: Shown) -> Shown:
-    """``found`` without writes that change nothing: an operator's schema may say that it writes where it does not."""
+def _without_harmless_differences(found: Shown, expected: Shown) -> Shown:
+    """``found`` without writes that change nothing, as an operator's schema may say that it writes where it does not,
+    and without other places of results in memory of their own, if eager's are not at its beginning."""
     records = [dict(record) for record in found.records]
     for ours, theirs in zip(records, expected.records, strict=False):
         pairs = zip(ours.get("written", ()), theirs.get("written", ()), strict=False)
         ours["written"] = [wrote and eager_wrote for wrote, eager_wrote in pairs]
+        if "begins at" in ours and "begins at" in theirs:
+            ours["begins at"] = list(map(_begins, ours["begins at"], theirs["begins at"], _are_inputs(theirs)))
     return dataclasses.replace(found, records=records)
+
+
+def _begins(ours: int, theirs: int, is_input: bool) -> int:
+    """Where a result is to begin that begins at ``ours``, and eager's at ``theirs``, in memory of an input or not."""
+    return theirs if theirs and not is_input else ours
+
+
+def _are_inputs(record: dict[str, Any]) -> list[bool]:
+    """Which results lie in memory of inputs."""
+    shared = record["shares memory with"]
+    count = len(shared) - len(record["results"])
+    return [first < count for first in shared[count:]]
 
 
 def _seed() -> tuple[Any, ...]:

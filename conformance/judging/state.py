@@ -9,6 +9,7 @@ import copyreg
 import decimal
 import faulthandler
 import gc
+import io
 import itertools
 import locale
 import logging
@@ -231,13 +232,22 @@ def _switches() -> list[Any]:
     return [
         *(getattr(b.cuda.matmul, name) for name in halves), b.mkldnn.enabled, b.cudnn.enabled, b.cudnn.benchmark,
         b.cudnn.deterministic, b.cuda.matmul.allow_tf32, b.cudnn.allow_tf32, b.opt_einsum.enabled,
-        getattr(b.mkldnn, "deterministic", None),
+        getattr(b.mkldnn, "deterministic", None), getattr(b.cuda.matmul, "allow_fp16_accumulation", None),
     ]  # fmt: skip
 
 
 def _precisions() -> list[Any]:
     b = torch.backends.mkldnn
     return [getattr(each, "fp32_precision", None) for each in (b, getattr(b, "conv", None), getattr(b, "rnn", None))]
+
+
+def _streams() -> list[Any]:
+    """How Python's own streams write and read."""
+    return [
+        (s.encoding, s.errors, s.newlines, s.line_buffering, s.write_through)
+        for s in (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+        if isinstance(s, io.TextIOWrapper) and not s.closed
+    ]
 
 
 def _replaced_kernels() -> set[str]:
@@ -338,6 +348,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "how objects are copied": lambda: dict(copyreg.dispatch_table),
     "environment of C": lambda: process.environment_of_c(declared),
     "standard files": process.standard_files,
+    "streams of Python": _streams,
     "locale": lambda: locale.setlocale(locale.LC_ALL),
     "time zone": lambda: (time.tzname, time.timezone),
     "loops of events": _events,

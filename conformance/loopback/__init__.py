@@ -54,6 +54,7 @@ from .circumstances import (
     chains,
     derivatives,
     effects,
+    inputs,
     integers as beside,
     keys,
     layouts,
@@ -83,7 +84,7 @@ _KINDS = (
     calls.turns, calls.state, calls.process, calls.training, calls.honesty, calls.numerics, unusual.layout,
     unusual.numerics, unusual.arguments, unusual.simplifications, unusual.training, unusual.process,
     chains.simplifications, chains.numerics, chains.layout, effects.state, effects.turns, effects.keys,
-    effects.numerics, effects.training,
+    effects.numerics, effects.training, inputs.layout, inputs.numerics, inputs.state, inputs.turns,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

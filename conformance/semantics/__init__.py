@@ -34,6 +34,7 @@ from .arguments import (
     everywhere,
     functions,
     identities,
+    inputs,
     orders,
     rare,
     reductions,
@@ -54,7 +55,7 @@ SUBJECTS = (
     windows.case, reductions.case, selections.case, functions.case, algebra.case, edges.case, widths.case,
     identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
-    orders.case, joins.case, chains.case, effects.case, unusual.case,
+    orders.case, joins.case, chains.case, effects.case, unusual.case, inputs.case,
 )  # fmt: skip
 
 

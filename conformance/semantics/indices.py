@@ -189,6 +189,9 @@ def numbers_that_are_refused(trial: Trial) -> Any:
         lambda x, n, b, s: torch.linalg.solve(s, x[:2]), lambda x, n, b, s: x.sqrt().log(),
         lambda x, n, b, s: x.acos() + x.clamp(1, 0), lambda x, n, b, s: F.embedding(n, s), lambda x, n, b,
         s: x.index_fill(0, n - 3, 1.0),
+        lambda x, n, b, s: x.item(), lambda x, n, b, s: int(n[:0]), lambda x, n, b, s: bool(b), lambda x, n, b,
+        s: x[:0].max(), lambda x, n, b, s: x[:0].argmin(), lambda x, n, b, s: x[:0].median() + x[:1].item(),
+        lambda x, n, b, s: n // (n * 0), lambda x, n, b, s: n % (n - n), lambda x, n, b, s: x[:0].aminmax(),
     ):  # fmt: skip
         try:
             found.append(trial.run(function, *given))

@@ -127,3 +127,43 @@ def seeds_and_generators(trial: Trial) -> Any:
 
     compiled = trial.compile(f)
     return [compiled(trial.tensor(3)) for _ in range(2)], torch.rand(2)
+
+
+@case(reference=False, draws=1)  # a unit in the last place of a rate leads to other draws
+def rare_distributions(trial: Trial) -> Any:
+    """Draws of counts, of large numbers and of many places take eager's, also where their outcome is certain."""
+    counts = trial.given(torch.tensor([0.0, 1.0, 7.0, 40.0, 5.0, 5.0, 3000.0]))
+    shares = trial.given(torch.tensor([0.5, 0.5, 0.3, 0.7, 0.0, 1.0, 0.01]))
+    rates = trial.given(torch.tensor([0.0, 0.3, 9.0, 11.0, 60.0, 1000.0]))
+
+    def f(counts: torch.Tensor, shares: torch.Tensor, rates: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            torch.binomial(counts, shares), torch.poisson(rates), torch.binomial(counts.double(), shares.double()),
+            torch.poisson(rates.half()), torch.randperm(40, device=rates.device), torch.normal(rates, shares[:6]),
+            torch.randperm(33, dtype=torch.int32, device=rates.device),
+            torch.randint(2**40, (5,), device=rates.device), torch.randint(-(2**62), 2**62, (5,), device=rates.device),
+            rates.clone().cauchy_(1, 2), torch.bernoulli(shares), torch.rand(3, dtype=torch.bfloat16),
+        ]  # fmt: skip
+
+    compiled = trial.compile(f)
+    torch.manual_seed(5)
+    return [compiled(counts, shares, rates) for _ in range(2)], torch.rand(2)
+
+
+@case(reference=False)
+def own_generators(trial: Trial) -> Any:
+    """A generator of the program's gives the numbers that it is asked for, and torch's own stays where it is."""
+    generator = torch.Generator(trial.device).manual_seed(7)
+    x = trial.tensor(3, 4)
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        where: dict[str, Any] = {"generator": generator, "device": x.device}
+        return [
+            torch.rand(3, **where), torch.randn(2, 2, **where), torch.randint(9, (4,), **where),
+            torch.randperm(6, **where), torch.bernoulli(x.sigmoid(), generator=generator),
+            torch.multinomial(x.sigmoid(), 2, generator=generator), x.clone().normal_(generator=generator),
+            x.clone().uniform_(generator=generator) + torch.rand(1, device=x.device),
+        ]  # fmt: skip
+
+    compiled = trial.compile(f)
+    return [compiled(x) for _ in range(2)], torch.rand(2), generator.get_state()

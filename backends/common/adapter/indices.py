@@ -14,22 +14,27 @@ import torch
 from torch.fx import Node
 
 from ..pipeline import aliasing
+from ..pipeline.decompose import is_random
 
 _aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of an index; one more number may be ``spared``, which the graph does not use as an index."""
+    """The limits of an index; one more number may be ``spared``, which the graph does not use as an index.
+
+    ``bags``: the indices are where bags begin, the first of them at 0, and none before the one that it follows.
+    """
 
     low: float
     high: float
     spared: int | None = None
+    bags: bool = False
 
     def narrowed(self, other: Limits) -> Limits:
         """Both at once; what only one of them spares is not spared."""
         spared = self.spared if self.spared == other.spared else None
-        return Limits(max(self.low, other.low), min(self.high, other.high), spared)
+        return Limits(max(self.low, other.low), min(self.high, other.high), spared, self.bags or other.bags)
 
     def hold(self, value: Any) -> bool:
         """Whether an integer, or every integer in a tensor, is within them."""
@@ -37,6 +42,8 @@ class Limits:
             return self.low <= value <= self.high or value == self.spared
         if not value.numel():
             return True
+        if self.bags and not are_bags(value):
+            return False
         if self._hold_all(value):
             return True
         if self.spared is None:
@@ -63,15 +70,62 @@ class Limits:
         return self.low <= int(least) and int(most) <= self.high
 
 
+def are_bags(offsets: torch.Tensor) -> bool:
+    """Whether bags may begin there: the first one at 0, and none before the one that it follows."""
+    return int(offsets[0]) == 0 and bool((offsets[1:] >= offsets[:-1]).all())
+
+
+def unchecked_bags(node: Node) -> bool:
+    """Whether ``node`` adds up bags that begin where no call's input says, and of which it is not known that they may.
+
+    torch raises where the first one does not begin at 0, or one before the one that it follows.
+    """
+    if getattr(node.target, "overloadpacket", None) not in _BAGS:
+        return False
+    rows, offsets = node.args[1:3]
+    count = _size(rows, 0)
+    if type(count) is not int or not isinstance(offsets, Node):
+        return True
+    if offsets.op == "placeholder":
+        return False
+    found = computed(offsets)
+    return found is None or not found.numel() or not are_bags(found) or int(found[-1]) > count
+
+
+def computed(node: Node) -> torch.Tensor | None:
+    """The exact numbers of ``node`` if they depend on no input; None if they do, or are many."""
+    order, pending, seen = [], [node], {node}
+    while pending:
+        found = pending.pop()
+        value = found.meta.get("val")
+        if found.op != "call_function" or not isinstance(value, torch.Tensor) or len(seen) > 64:
+            return None
+        if is_random(found.target) or getattr(found.target, "overloadpacket", None) in _UNWRITTEN:
+            return None  # another call has other numbers
+        if any(type(size) is not int for size in value.shape) or value.numel() > 1 << 20:
+            return None
+        order.append(found)
+        new = [n for n in found.all_input_nodes if n not in seen]
+        seen.update(new)
+        pending += new
+    values: dict[Node, Any] = {}
+    for each in sorted(order):
+        args, kwargs = torch.fx.node.map_arg((each.args, each.kwargs), values.__getitem__)
+        values[each] = each.target(*args, **kwargs)
+    return values[node]
+
+
 def limits(node: Node) -> Iterator[tuple[Node, Limits | None]]:
     """The indices that ``node`` reads or writes with; None if the size of what they index is not known."""
-    rule = _RULES.get(getattr(node.target, "overloadpacket", None))
+    packet = getattr(node.target, "overloadpacket", None)
+    rule = _RULES.get(packet)
     if rule is not None:
         for index, size, counts_back in rule(node):
             if not isinstance(index, Node) or index.meta["val"].dtype is torch.bool:
                 continue
             known = type(size) is int
-            yield index, Limits(-size if counts_back else 0, size - 1) if known else None
+            bags = packet in _BAGS and index is node.args[2]
+            yield index, Limits(-size if counts_back else 0, size - 1, bags=bags) if known else None
 
 
 def origin(index: Node, limits: Limits) -> tuple[Node, Limits]:
@@ -189,6 +243,10 @@ def _taken(node: Node) -> Iterator[tuple[Any, Any, bool]]:
         yield node.args[1], _size(node.args[0], node.args[2]), False
 
 
+_UNWRITTEN = frozenset((_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided))
+
+_BAGS = frozenset((_aten._embedding_bag, _aten._embedding_bag_forward_only, _aten.embedding_bag))
+
 _RULES: dict[Any, Callable[[Node], Iterator[tuple[Any, Any, bool]]]] = {
     **dict.fromkeys(
         (_aten.gather, _aten.index_select, _aten.scatter, _aten.scatter_add, _aten.scatter_reduce, _aten.index_add,
@@ -197,7 +255,7 @@ _RULES: dict[Any, Callable[[Node], Iterator[tuple[Any, Any, bool]]]] = {
     ),
     **dict.fromkeys((_aten.index, _aten.index_put), _each_dimension),
     _aten.embedding: _rows,
-    **dict.fromkeys((_aten._embedding_bag, _aten._embedding_bag_forward_only, _aten.embedding_bag), _bags),
+    **dict.fromkeys(_BAGS, _bags),
     _aten.one_hot: _classes,
     _aten.take_along_dim: _taken,
 }  # fmt: skip

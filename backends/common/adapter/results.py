@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx import Node
+
+from ..pipeline import aliasing
 
 _CPU = torch.device("cpu")
 
@@ -62,15 +66,36 @@ class Result:
 def gaps_of(value: torch.Tensor) -> tuple[int, ...] | None:
     """The strides of ``value`` if they leave gaps or repeat elements, and are known; None of what is dense."""
     sizes, strides = list(value.shape), list(value.stride())
-    if not all(type(n) is int for n in (*sizes, *strides)) or 0 in sizes:
+    if not all(type(n) is int for n in (*sizes, *strides)):
         return None
+    return tuple(strides) if _leave_gaps(sizes, strides) else None
+
+
+def leaves_gaps_by_sizes(node: Node) -> bool:
+    """Whether ``node`` makes a tensor with gaps between its elements, and where they are depends on the call.
+
+    A few operators keep the strides of an argument that is a part of a tensor.
+    """
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or aliasing.is_view(node):
+        return False
+    if all(type(n) is int for n in (*value.shape, *value.stride())):
+        return False
+    sizes, strides = ([hint_of(n) for n in told] for told in (value.shape, value.stride()))
+    return None not in (*sizes, *strides) and _leave_gaps(sizes, strides)
+
+
+def _leave_gaps(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether there are gaps, or elements are repeated; windows that overlap do not count: nobody writes to these."""
+    if 0 in sizes:
+        return False
     reach, dense = 1, True
     for stride, size in sorted((s, n) for s, n in zip(strides, sizes, strict=True) if n > 1):
         if 0 < stride < reach:
-            return None  # windows that overlap: there is no writing to these
+            return False
         dense = dense and stride == reach
         reach = stride * size if stride else reach
-    return None if dense else tuple(strides)
+    return not dense
 
 
 def with_gaps(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

@@ -26,7 +26,9 @@ from ..cache.cache import default_cache
 from ..cache.keys import text_key
 from ..pipeline import aliasing
 from ..pipeline.decompose import can_stay_whole, draws_nothing, is_random
+from . import indices
 from .graphs import values_in_use
+from .results import leaves_gaps_by_sizes
 
 # --- operators by name ----------------------------------------------------------------------------------------
 
@@ -178,6 +180,14 @@ ABOUT_OPERATORS: Mapping[str, tuple[Callable[[Node, Common], bool], str]] = {
     "remainders": (
         lambda node, common: rounds_down(node),
         "{runtime}'s remainder of floats differs from torch where a number is infinite",
+    ),
+    "gaps": (
+        lambda node, common: leaves_gaps_by_sizes(node),
+        "torch leaves gaps between the result's elements, at places that depend on the sizes of a call",
+    ),
+    "bags": (
+        lambda node, common: indices.unchecked_bags(node),
+        "torch raises where bags of rows begin at wrong places, {runtime} does not, and the graph computes the places",
     ),
 }
 """The rules about operators: whether a rule applies to a node, and the reason that users read."""

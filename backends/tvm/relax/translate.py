@@ -33,6 +33,9 @@ from ..sizes import Sizes, Source, never_negative
 from . import library
 from .handlers import HANDLERS
 
+_NARROW = ("int16", "int8", "uint8")
+"""Integers that floats become by way of int32, of which they are the lowest bits; LLVM's vectors saturate otherwise."""
+
 _NAMES = {
     torch.float32: "float32", torch.float64: "float64", torch.int64: "int64", torch.int32: "int32",
     torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
@@ -301,8 +304,12 @@ class Translator(ExportedProgramImporter):
         return relax.const(value, _NAMES[dtype])
 
     def cast(self, x: Any, dtype: torch.dtype) -> Any:
-        name = _NAMES[dtype]
-        return x if compat.dtype_of(x) == name else self.emit(relax.op.astype(x, name))
+        name, was = _NAMES[dtype], compat.dtype_of(x)
+        if was == name:
+            return x
+        if was.startswith("float") and name in _NARROW:
+            x = self.emit(relax.op.astype(x, "int32"))
+        return self.emit(relax.op.astype(x, name))
 
     def operand(self, argument: Any, dtype: torch.dtype) -> Any:
         """A tensor or number as an expression of ``dtype``."""

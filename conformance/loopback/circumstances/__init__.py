@@ -12,5 +12,6 @@
 * ``values``: at numbers where functions are exact, with tensors that are small or long, and with what operators refuse;
 * ``chains``: what is computed in another order, kept in another precision or copied in between;
 * ``effects``: in rarer writes and draws, under autocast, in gradients of unlike inputs;
+* ``inputs``: where inputs lie in memory, in rarer draws, far from zero, after many calls;
 * ``unusual``: with rare dtypes, sizes and layouts, behind others, and in threads that flush subnormal numbers.
 """

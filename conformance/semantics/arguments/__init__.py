@@ -7,6 +7,7 @@
 * ``values``: numbers at which functions are exact, far from zero or not finite, and places of each kind;
 * ``smallest``: tensors without dimensions, without elements and without a batch, and values that are refused;
 * ``attributes``: arguments that are no tensors, in pairs;
-* ``orders``: how results lie in memory; ``unusual``: dtypes, sizes and arguments that compilers treat apart;
+* ``inputs`` and ``orders``: how inputs and results lie in memory;
+* ``unusual``: dtypes, sizes and arguments that compilers treat apart;
 * ``rare``: operators that few programs have.
 """

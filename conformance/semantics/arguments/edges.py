@@ -188,14 +188,20 @@ def rows_without_keys(trial: Trial) -> Any:
 
 @case(reference=False)
 def beyond_integers(trial: Trial) -> Any:
-    """What nan, infinities and numbers out of range become as int32 or int64 is what this processor makes of them."""
+    """What nan, infinities and numbers out of range become as integers of each width is what this processor makes of
+    them."""
     x = torch.tensor([math.nan, math.inf, -math.inf, 3e9, -3e9, 1e19, -1e19, 2.0**31, -(2.0**31), 2.0**63, 1.5, -1.5])
     x = x.repeat(3)[:-1]  # vectors, and what is beside them
+    narrow = torch.tensor([-1.2, -0.5, 255.0, 256.0, -257.0, 70000.0, -70000.0, 3e9, -3e9, 1e10, -1e19, math.inf])
 
-    def f(x: torch.Tensor) -> list[torch.Tensor]:
-        return [x.int(), x.long(), x.double().int(), x.double().long(), x.bool(), (x * 2).long(), x.to(torch.int32) + 0]
+    def f(x: torch.Tensor, narrow: torch.Tensor) -> list[torch.Tensor]:
+        types = (torch.uint8, torch.int8, torch.int16)
+        return [
+            x.int(), x.long(), x.double().int(), x.double().long(), x.bool(), (x * 2).long(), x.to(torch.int32) + 0,
+            *(each.to(dtype) for each in (narrow, narrow.double(), narrow.half()) for dtype in types),
+        ]  # fmt: skip
 
-    return trial.run(f, trial.given(x))
+    return trial.run(f, trial.given(x), trial.given(narrow.repeat(4)[:-1]))
 
 
 @case(elementwise=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -335,3 +336,38 @@ def integers_that_are_refused(trial: Trial) -> Any:
         except Exception as error:
             found.append(type(error).__name__)
     return found
+
+
+@case("float64")
+def numbers_far_out(trial: Trial) -> Any:
+    """Functions of numbers from far out, and statistics of many numbers, which have divisors and places."""
+    x, many = trial.given(torch.linspace(0.5, 40, 33, dtype=torch.float64)), trial.tensor(3, 300)
+
+    def functions(x: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.mish(x), F.softplus(x), F.silu(x), F.gelu(x), F.elu(x), F.logsigmoid(x), x.sigmoid(), x.erfc(),
+        ]  # fmt: skip
+
+    return trial.run(functions, x), trial.run(_of_many, many)
+
+
+@case(elementwise=True)
+def powers_of_two_and_steps(trial: Trial) -> Any:
+    """Powers of two that make numbers subnormal, and steps of nan."""
+    x, shifts = trial.given(torch.tensor([1.75, -1.25, 1.0, 1.5])), trial.given(torch.tensor([-140, -130, 3, -127]))
+    nan = trial.given(torch.tensor([math.nan, 1.0]))
+
+    def f(x: torch.Tensor, shifts: torch.Tensor, nan: torch.Tensor) -> list[torch.Tensor]:
+        steps = [torch.heaviside(nan, nan + 1), torch.heaviside(nan - 1, nan.nan_to_num(0.5)), nan.sgn()]
+        return [torch.ldexp(x, shifts), *steps]
+
+    return trial.run(f, x, shifts, nan)
+
+
+def _of_many(x: torch.Tensor) -> list[torch.Tensor]:
+    ways = ("linear", "lower", "higher", "midpoint", "nearest")
+    return [
+        *torch.var_mean(x, 1), *torch.std_mean(x, (0, 1), correction=2), *torch.var_mean(x), x.nanmedian(),
+        *(torch.quantile(x, 0.37, 1, interpolation=way) for way in ways), torch.nanquantile(x, 0.9, 1),
+        x.kthvalue(150, 1).values, x.median(1).values,
+    ]  # fmt: skip

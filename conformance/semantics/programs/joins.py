@@ -156,3 +156,21 @@ def moves_behind_moves(trial: Trial) -> Any:
         ]  # fmt: skip
 
     return trial.run(f, x, y, index, volume)
+
+
+@case()
+def what_is_joined_and_its_functions(trial: Trial) -> Any:
+    """Functions of what was joined leave it as it is, where both are results, and where it is read afterwards."""
+    x, y, image = trial.tensor(2, 3), trial.tensor(4, 3), trial.tensor(1, 2, 4, 4)
+
+    def f(x: torch.Tensor, y: torch.Tensor, image: torch.Tensor) -> list[torch.Tensor]:
+        joined = [
+            torch.cat([x[0], y[1]]), torch.cat([x[0] * 2, y[1] + 1, x[1]]), torch.stack([x.sum(), y.mean()]),
+            torch.cat([x, y]), torch.cat([image, image * 2], 1), torch.cat([x, y[:2]], 1),
+        ]  # fmt: skip
+        found = []
+        for z in joined:
+            found += [z.abs(), z.view(-1).abs().sum(), F.logsigmoid(z), z.neg(), z.relu(), z.sum(0), z]
+        return found
+
+    return trial.run(f, x, y, image)

@@ -98,3 +98,24 @@ def test_rows_of_bags_that_are_not_there(capture, backend: str) -> None:
     for given in ((rows + 1, table, offsets), (rows - 1, table, offsets), (rows, table, offsets * 2)):
         with pytest.raises(RuntimeError, match="valid range|greater than"):
             captured.run(compiled, *given)
+    for wrong, words in ((offsets + 1, "has to be 0"), (torch.tensor([0, -1]), ""), (torch.tensor([3, 0]), "has to")):
+        with pytest.raises((RuntimeError, IndexError), match=words):
+            captured.run(compiled, rows, table, wrong)
+    for empty in (torch.tensor([0, 3]), torch.tensor([0, 0])):
+        torch.testing.assert_close(captured.run(compiled, rows, table, empty), bags(rows, table, empty))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_bags_that_the_graph_places(capture, backend: str, many: bool) -> None:
+    """Where bags begin is known if it depends on no input, and is left to torch if it does."""
+
+    def bags(rows: torch.Tensor, table: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        return F.embedding_bag(rows.view(2, 2) if many else rows, table, None if many else offsets - 1, mode="sum")
+
+    rows, table, offsets = torch.tensor([0, 3, 1, 2]), torch.randn(4, 3), torch.tensor([1, 3])
+    captured = capture(bags, rows, table, offsets)
+    compiled = captured.compile(backend)
+    torch.testing.assert_close(captured.run(compiled, rows, table, offsets), bags(rows, table, offsets))
+    if not many:
+        with pytest.raises(RuntimeError, match="has to be 0"):
+            captured.run(compiled, rows, table, offsets + 1)

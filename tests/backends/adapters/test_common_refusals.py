@@ -7,9 +7,11 @@ import importlib.util
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from torchmux.backends.common.adapter import support
 
@@ -38,6 +40,13 @@ def by_hand(op, *values) -> Node:
     return node
 
 
+def with_gaps_by_sizes() -> torch.Tensor:
+    """Every second element of rows of a size that is not known."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    dims = StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+    return mode.from_tensor(torch.randn(5, 12), symbolic_context=dims)[:, ::2]
+
+
 NODES = {
     "random": lambda: traced(lambda x: aten.bernoulli.p(x, 0.5), X),
     "writes": lambda: by_hand(aten.add_.Tensor, X, X),
@@ -45,12 +54,17 @@ NODES = {
     "comparisons": lambda: traced(lambda x: aten.mode(x, 1), X, target=aten.mode.default),
     "traps": lambda: traced(lambda n: aten.floor_divide(n, n), N),
     "remainders": lambda: traced(lambda x: aten.remainder.Tensor(x, x), X),
+    "bags": lambda: traced(
+        lambda rows, table: F.embedding_bag(rows, table, rows[:2]), torch.arange(3), X,
+        target=aten._embedding_bag_forward_only.default,
+    ),
+    "gaps": lambda: by_hand(aten.slice_scatter.default, with_gaps_by_sizes()),
     "numbers": lambda: by_hand(aten.mul.Tensor, X, ShapeEnv().create_unbacked_symfloat()),
     "layouts": lambda: by_hand(aten.mul.Tensor, X.to_sparse(), X.to_sparse()),
     "flags": lambda: by_hand(aten.mul.Tensor, torch._neg_view(X), torch._neg_view(X)),
     "dtypes": lambda: traced(lambda x: aten.mul.Tensor(x, x), X.to(torch.complex64)),
     "empty": lambda: traced(lambda x: aten.relu(x), X[:0]),
-}
+}  # fmt: skip
 
 # The adapters of other runtimes, and the package that each needs to be asked.
 ADAPTERS = {"onnxrt": "onnxruntime", "openvino": "openvino", "tvm": "tvm", "tensorrt": "torch_tensorrt"}
@@ -64,6 +78,8 @@ NATIVE = {
     "comparisons": "its comparisons see nan as torch's do",
     "traps": "its code asks whether the divisor is 0, and raises as torch does",
     "remainders": "its remainder is the one of torch's kernels",
+    "gaps": "its memory is laid out as torch's, by the sizes of each call",
+    "bags": "its code asks where bags begin, and raises as torch does",
     "numbers": "floats come to it as tensors (pipeline/floats.py), and lowering refuses the node if one does not",
     "layouts": None,
     "flags": "it conjugates what it reads, and lowering refuses what is negative",

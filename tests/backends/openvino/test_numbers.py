@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchmux
 
@@ -140,3 +141,14 @@ def test_indices_that_are_drawn_are_drawn_by_calls_alone(low):
         found = compiled(x)
         torch.manual_seed(seed)
         torch.testing.assert_close(found, program(x), rtol=0, atol=0)
+
+
+def test_joined_vectors_keep_their_signs() -> None:
+    """OpenVINO computes the absolute values of what it joins, also where something else reads what was joined."""
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        joined, scalars = torch.cat([x, y]), torch.stack([x[0], y[0]])
+        return joined, joined.abs(), (joined * 1).view(1, -1).abs().sum(), scalars, F.logsigmoid(scalars), (x * 2).abs()
+
+    given = torch.tensor([-0.5, 2.0]), torch.tensor([-0.7, 1.5, 0.3])
+    torch.testing.assert_close(torchmux.compile(f, backend="openvino")(*given), f(*given))
