@@ -167,3 +167,20 @@ def own_generators(trial: Trial) -> Any:
 
     compiled = trial.compile(f)
     return [compiled(x) for _ in range(2)], torch.rand(2), generator.get_state()
+
+
+@case(reference=False)
+def places_that_are_drawn(trial: Trial) -> Any:
+    """Calls alone draw the places that a program reads: to learn how large they are, nothing is drawn."""
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            x[:, torch.randint(-3, 3, (4,), device=x.device)] * 2,
+            x.index_select(2, torch.randint(4, (3,), device=x.device)) + 1,
+            x[torch.randperm(2, device=x.device)] - 1,
+            torch.nn.functional.embedding(torch.randint(2, (5,), device=x.device), x[0]) * 3,
+        ]
+
+    compiled = trial.compile(f)
+    torch.manual_seed(5)
+    return [compiled(trial.tensor(2, 3, 4)) for _ in range(2)], torch.rand(2)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from ...case import Collection, Trial
+from ..arguments.windows import with_gradients
 
 case = Collection("semantics/joins")
 
@@ -174,3 +175,21 @@ def what_is_joined_and_its_functions(trial: Trial) -> Any:
         return found
 
     return trial.run(f, x, y, image)
+
+
+@case("training")
+def turned_behind_reshapes(trial: Trial) -> Any:
+    """What is turned after its dimensions were added, joined or cut, and rows beside those that are turned."""
+    row, x = trial.tensor(6), trial.tensor(6, 5)
+
+    def f(row: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
+        column = row[:, None]
+        return [
+            column.flip(0) * x, (column * x).flip(0), x + (column * x.sum(1, True)).flip(0),
+            x.reshape(5, 6).flip(0, 1).reshape(6, 5).t() * row, row.reshape(2, 3).flip(1).reshape(-1) + row,
+            torch.cat([row, row]).reshape(2, 3, 2).flip(1, 2).reshape(6, 2) * x[:, :2], column.roll(2, 0) + x,
+            x.flatten().flip(0)[3:18].reshape(3, 5) * 2, x.t().flip(1).reshape(6, 5) - x, x[:, ::2].flip(0, 1) + column,
+            F.cosine_similarity(x, x.flip(0), 1),
+        ]  # fmt: skip
+
+    return with_gradients(trial, f, row, x)
