@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -377,9 +378,10 @@ class Chosen:
 
         Raises:
             CallFailed: the call cannot be made again.
-            Exception: what eager raises as well.
+            Exception: what eager raises as well, or an operator of a library's own.
         """
-        if isinstance(error, FallbackRefused):  # an answer to this call, and no failure
+        # An answer to this call, or an error of an operator that the program has written, is no failure.
+        if isinstance(error, FallbackRefused) or (self._effects.once and _is_of_a_library(error)):
             raise error
         name = code.row.candidate
         if self._effects.once:
@@ -498,3 +500,9 @@ class _gone_is_no_error:
 
     def __exit__(self, kind: Any, error: Any, tb: Any) -> bool:
         return isinstance(error, Gone)
+
+
+def _is_of_a_library(error: Exception) -> bool:
+    """Whether an operator raised it that Python has registered with ``torch.library``, whoever runs it."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__", "").startswith("torch._library.") for frame in frames)

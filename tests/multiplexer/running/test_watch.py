@@ -112,6 +112,8 @@ def test_what_cannot_be_made_right_is_an_error(backend, decide) -> None:
 @torch.library.custom_op("torchmux_tests_running::noted", mutates_args=())
 def noted(x: torch.Tensor) -> torch.Tensor:
     _noted.append(1)
+    for error in _to_raise:
+        raise error
     return x.clone()
 
 
@@ -121,6 +123,7 @@ def _(x):
 
 
 _noted: list[int] = []
+_to_raise: list[Exception] = []
 
 
 def test_operators_of_the_program_do_not_run_twice(backend, decide) -> None:
@@ -139,6 +142,27 @@ def test_operators_of_the_program_do_not_run_twice(backend, decide) -> None:
         compiled(torch.ones(2))
     assert _noted == [1]
     assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+
+
+class TooMany(Exception):
+    pass
+
+
+def test_what_operators_of_the_program_raise_is_no_failure_of_a_backend(backend, decide) -> None:
+    backend("good")
+    compiled = compiled_with(decide, lambda x: torch.ops.torchmux_tests_running.noted(x) + 1, "good")
+    compiled(torch.ones(2))
+    raised = TooMany("noted", 3)
+    _to_raise.append(raised)
+    try:
+        with pytest.raises(TooMany) as told:
+            compiled(torch.ones(2))
+    finally:
+        _to_raise.clear()
+    assert told.value is raised
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert report_of(compiled).backend == "good"
+    assert report_of(compiled).replaced == 0
 
 
 def test_the_random_numbers_of_a_failing_call_are_drawn_again(backend, decide) -> None:
