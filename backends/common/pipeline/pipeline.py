@@ -239,8 +239,10 @@ class _Work:
 
     def _as_captured(self) -> Run | None:
         """The captured graph, if no part of it is compiled: it makes the same in fewer calls of torch's."""
-        nothing = isinstance(self.built, Built) and not self.built.split.parts
-        return self.gm.forward if nothing else None
+        if not isinstance(self.built, Built) or self.built.split.parts:
+            return None
+        unused = any(n.op.startswith("call") and not n.users for n in self.gm.graph.nodes)  # which was dropped since
+        return None if unused else self.gm.forward
 
     def _keep_recipe(
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]

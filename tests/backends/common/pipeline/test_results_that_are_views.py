@@ -224,3 +224,14 @@ def test_a_graph_of_which_nothing_is_compiled_runs_as_captured():
             assert (got.shape, got.stride()) == (expected.shape, expected.stride())
         x.add_(1)
         assert torch.equal(results[2], x.view(-1))
+
+
+def test_what_no_result_needs_is_not_run_where_nothing_is_compiled():
+    compiled = torchmux.compile(lambda x: (x.t(), x.sin().cos().dtype), backend="native", fullgraph=True)
+    x = torch.randn(3, 4)
+    compiled(x)
+    with torch.autograd.profiler.profile() as profile:
+        result, dtype = compiled(x)
+    assert result.data_ptr() == x.data_ptr()
+    assert dtype is torch.float32
+    assert not {"aten::sin", "aten::cos"} & {event.name for event in profile.function_events}
