@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import GraphRefused, LeftToTorch, NodesRefused, TorchmuxError
@@ -238,11 +238,15 @@ class _Work:
         return self._as_captured() or WithoutAutocast(assemble(gm, split, compiled))
 
     def _as_captured(self) -> Run | None:
-        """The captured graph, if no part of it is compiled: it makes the same in fewer calls of torch's."""
+        """The captured graph, if all that is left of it shows memory: it makes the same in fewer calls of torch's.
+
+        What computes would run under another name than the report has, and so would what no result needs.
+        """
         if not isinstance(self.built, Built) or self.built.split.parts:
             return None
-        unused = any(n.op.startswith("call") and not n.users for n in self.gm.graph.nodes)  # which was dropped since
-        return None if unused else self.gm.forward
+        calls = (n for n in self.built.gm.graph.nodes if isinstance(n.target, internals.OpOverload))
+        unused = any(n.op.startswith("call") and not n.users for n in self.gm.graph.nodes)
+        return None if unused or not all(map(_shows, calls)) else self.gm.forward
 
     def _keep_recipe(
         self, cache: ArtifactCache, key: str, gm: GraphModule, split: Partition, compiled: Mapping[int, Run]
@@ -311,3 +315,9 @@ class _Work:
         if isinstance(run, Derivatives):
             run = run.short(run)
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))
+
+
+def _shows(node: Node) -> bool:
+    """Whether ``node`` makes no numbers: it shows memory, or asks for a size."""
+    returns = internals.operator_schema(node.target).returns
+    return aliasing.is_view(node) or not any("Tensor" in str(result.type) for result in returns)
