@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from torchmux import torch_internals as internals
+
 from ..common.adapter import indices
 from ..common.adapter.indices import Limits
 from ..common.pipeline import aliasing
@@ -175,8 +177,8 @@ def _constant(node: Node) -> Bounds | None:
 
 def _drawn(node: Node) -> Bounds | None:
     """``randint``: from a number, or from 0, up to below a number."""
-    names = [argument.name for argument in node.target._schema.arguments]
-    given = dict(zip(names, node.args, strict=False))
+    names = [argument.name for argument in internals.operator_schema(node.target).arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     low, high = given.get("low", 0), given["high"]
     return (low, high - 1) if type(low) is int and type(high) is int else None
 

@@ -12,7 +12,8 @@ import torch
 from torchmux import torch_internals as ti
 
 _NAMES = re.compile(
-    r"rand|drop|bernoulli|normal(?!ize)|multinomial|poisson|exponential|uniform|cauchy|geometric|gumbel|rrelu|attention"
+    r"rand|drop|bernoulli|normal(?!ize)|multinomial|poisson|exponential|uniform|cauchy|geometric|gumbel|rrelu|attention|"
+    r"fractional|lstm|gru|rnn"
 )
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 
