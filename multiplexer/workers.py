@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from torchmux.config import config
+from torchmux.scratch import remove_leftovers
 
 from . import births
 
@@ -127,7 +128,10 @@ class Process:
 
     def _end(self, patience: float) -> int:
         self._has_ended = True
-        return self._child.end(patience)
+        status = self._child.end(patience)
+        if status < 0:
+            remove_leftovers()
+        return status
 
     def _line(self, what: str, until: float) -> bytes:
         found = b""

@@ -1,11 +1,13 @@
 """Temporary folders that are removed even if the process that made them was killed.
 
 A process holds a lock on each of its folders.  Before it makes its first one, it removes the folders of its user that
-no process has locked: leftovers of killed processes.  Everything in torchmux that needs a temporary folder uses this.
+no process has locked: leftovers of killed processes.  When it ends, it removes those of threads that have not come to
+the end of their block.  Everything in torchmux that needs a temporary folder uses this.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import functools
@@ -17,6 +19,7 @@ from pathlib import Path
 
 _PREFIX = "torchmux-scratch-"
 _IN_MEMORY = "/dev/shm"
+_open: set[tuple[int, Path]] = set()  # with the process, as a forked one has no part in them
 
 
 @contextlib.contextmanager
@@ -29,12 +32,21 @@ def scratch_folder() -> Iterator[Path]:
     place = _place()
     _purge(place)
     folder, lock = _made(place)
+    _open.add(own := (os.getpid(), folder))
     try:
         yield folder
     finally:
         # Processes that the block started may still write here after an interrupt; the next process removes that.
         shutil.rmtree(folder, ignore_errors=True)
+        _open.discard(own)
         os.close(lock)
+
+
+@atexit.register
+def _remove_open() -> None:
+    for process, folder in list(_open):
+        if process == os.getpid():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _place() -> str:
@@ -74,6 +86,15 @@ def _locked(folder: Path) -> int | None:
 @functools.cache
 def _purge(folder: str) -> None:
     """Remove the leftovers in a folder, once per process."""
+    _remove_unlocked(folder)
+
+
+def remove_leftovers() -> None:
+    """Remove the folders of processes that were killed, such as those of a candidate that took too long."""
+    _remove_unlocked(_place())
+
+
+def _remove_unlocked(folder: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as found:
         for entry in found:
             if not entry.name.startswith(_PREFIX):

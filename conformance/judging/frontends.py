@@ -26,7 +26,8 @@ class Placed:
     """Where the operators of a compiled function ran, those that were left to torch by operator and reason.
 
     ``library`` names those that library kernels compute, and these kernels; ``in_calls`` those of graphs of which torch
-    ran some calls, as their reports say.
+    ran some calls, as their reports say.  ``as_written`` tells whether torch runs some graph or function under the
+    names of the program, which are not those of the operators that it consists of.
     """
 
     graphs: int
@@ -35,6 +36,7 @@ class Placed:
     kinds: dict[Any, float]
     library: frozenset[str] = frozenset()
     in_calls: frozenset[str] = frozenset()
+    as_written: bool = False
 
 
 class OurFrontend:
@@ -58,7 +60,8 @@ class OurFrontend:
         left.update(past)
         operators = len(report.placements) + sum(past.values())
         kernels, in_calls = _kernels(report.placements), _in_calls(graph.report for graph in report.graphs)
-        return Placed(report.graph_count, operators, left, dict(report.kinds), kernels, in_calls)
+        as_written = _runs_as_written(left, report.placements)
+        return Placed(report.graph_count, operators, left, dict(report.kinds), kernels, in_calls, as_written)
 
     def why_nothing(self, compiled: Any) -> str:
         """The first graph break in words; empty if there was none."""
@@ -104,7 +107,9 @@ class TorchFrontend:
             kinds.update(report.kinds)
         left = Counter((p.op, p.reason or "") for report in reports for p in report.fallbacks)
         placements = [placement for report in reports for placement in report.placements]
-        return Placed(len(reports), len(placements), left, dict(kinds), _kernels(placements), _in_calls(reports))
+        kernels, in_calls = _kernels(placements), _in_calls(reports)
+        as_written = _runs_as_written(left, placements)
+        return Placed(len(reports), len(placements), left, dict(kinds), kernels, in_calls, as_written)
 
     def why_nothing(self, compiled: Any) -> str:
         return ""
@@ -126,6 +131,15 @@ def _kernels(placements: Sequence[Placement]) -> frozenset[str]:
     """The names of the operators that library kernels compute, and of these kernels."""
     called = [p for p in placements if p.kind == "library"]
     return frozenset(p.op for p in called) | {p.library for p in called if p.library}
+
+
+_TRACED = ("aten.", "prims.")
+"""How operators that a profiler sees under their own names begin in reports."""
+
+
+def _runs_as_written(left: Iterable[tuple[str, str]], placements: Iterable[Placement]) -> bool:
+    torchs = [op for op, _ in left] + [p.op for p in placements if p.library == "torch"]
+    return not all(op.startswith(_TRACED) for op in torchs)
 
 
 def frontend(name: Name) -> Frontend:

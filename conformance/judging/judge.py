@@ -206,10 +206,6 @@ def _placed(compiled: Sequence[Any], computes: bool, front: Frontend) -> tuple[f
     return 1.0 - reasons.total() / total, reasons
 
 
-_TRACED = ("aten.", "prims.")
-"""How operators that a profiler sees under their own names begin in reports."""
-
-
 def _silently(trial: Trial, watch: Watch, own_kernels: bool) -> list[str]:
     """What torch runs in the case's calls, backward passes included, although the report says that the backend does.
 
@@ -220,7 +216,7 @@ def _silently(trial: Trial, watch: Watch, own_kernels: bool) -> list[str]:
     """
     if _break(trial.compiled, trial.frontend):
         return []
-    if any(not op.startswith(_TRACED) for each in trial.compiled for op, _ in trial.frontend.placed(each).left):
+    if any(trial.frontend.placed(each).as_written for each in trial.compiled):
         return []
     kinds = _kinds(trial.compiled, trial.frontend)
     if not own_kernels and (kinds.get("untold") or not kinds.get("own")):

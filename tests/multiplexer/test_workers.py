@@ -119,6 +119,15 @@ def test_each_of_several_threads_gets_its_own_answer(tmp_path, monkeypatch) -> N
         assert all(pool.map(ask, range(100)))
 
 
+def test_a_killed_worker_leaves_no_temporary_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / "torchmux-scratch-of_the_worker"
+    left.mkdir()
+    with Process(tmp_path, "killed", 1 << 30, training=False) as process:
+        os.kill(process._child.pid, signal.SIGKILL)
+    assert not left.exists()
+
+
 def test_a_leak_is_growth_that_goes_on() -> None:
     step = LEAST_BYTES
 
