@@ -348,9 +348,9 @@ def stored(text: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
-    """As C++ converts: small integers are what is left of large ones."""
+    """As C++ converts: small integers are what is left of large ones, those with a sign of the nearest int32."""
     if source.is_floating_point and target in _SMALL:
-        return f"{text}.to(tl.int64).to({TYPES[target]})"
+        return f"{text}.to({'tl.int64' if target is torch.uint8 else 'tl.int32'}).to({TYPES[target]})"
     if source is torch.float64 and target is torch.int32:
         return f"fn.f64_to_i32({text})"
     return f"{text}.to({TYPES[target]})"

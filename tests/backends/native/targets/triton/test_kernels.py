@@ -183,6 +183,11 @@ KINDS_OF_KERNELS = {
     "what is not a number becomes an integer": Kind(
         lambda x: (x.log().int(), x.double().int()), (R(6, 33).double(),), ("fn.f64_to_i32",)
     ),
+    "floats become small integers": Kind(
+        lambda x: (x.to(torch.int8), x.double().to(torch.int16), x.to(torch.uint8)),
+        (R(6, 33) * 200,),
+        (".to(tl.int32).to(tl.int8)", ".to(tl.int32).to(tl.int16)", ".to(tl.int64).to(tl.uint8)"),
+    ),
     "integers and bools": Kind(
         lambda x, y: (x // 7, x % 5, x > 3, x.amax(0), x.sum(-1), y & (x > 1), (~y).any(-1), y.all(0)),
         (torch.randint(0, 99, (4, 31)), R(4, 31) > 0),
