@@ -479,7 +479,8 @@ class Worker:
             if not new:
                 return []
             time.sleep(0.1)
-        return sorted(new - _mapped(new))
+        left = new - _mapped(new)
+        return sorted(left & _in_shared_memory())  # without that of a process which has ended since
 
     def kill(self) -> None:
         """End the process and everything it started."""

@@ -140,7 +140,10 @@ def _compared(
             "sample": trial.sample,
         }
         return Result(case.id, Outcome.CRASH, found.value.words, share, details=details)
-    wrong = eager.differences(found)
+    try:
+        wrong = eager.differences(found)
+    except RuntimeError as error:  # a result that says when it is read that later calls have overwritten it
+        return Result(case.id, Outcome.CRASH, f"a result cannot be read: {Raised(error).words}", share)
     if wrong:
         if requirements.frontend == "torch" and (fault := _fault_of_torch(case, requirements.device, eager)):
             return fault

@@ -68,6 +68,18 @@ def test_a_case_that_eager_cannot_run_is_skipped():
     assert "no such package" in result.reason
 
 
+def test_a_result_that_cannot_be_read_is_an_outcome(monkeypatch):
+    """A recording of a GPU's kernels makes a result so when a later call overwrites it."""
+
+    def differences(*_):
+        raise RuntimeError("it was overwritten")
+
+    monkeypatch.setattr("torchmux.conformance.judging.judge.differences", differences)
+    result = judge(CASES["semantics/mutation/input_in_place"], Requirements("eager"))
+    assert result.outcome is Outcome.CRASH
+    assert result.reason == "a result cannot be read: RuntimeError: it was overwritten"
+
+
 def test_claims_are_those_of_the_description():
     requirements = Requirements("onnxrt")
     assert requirements.claims("dynamic_shapes")
