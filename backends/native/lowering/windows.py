@@ -247,7 +247,7 @@ def _col2im(ctx: Context, a: Value, extents: Any, size: Any, dilation: Any, pad:
             which, condition = leading_to(shape, at[-2:], tap, inside)
             channel = index.flatten((at[-3], *tap), (out[-3], *(w.size for w in shape)))
             part = masked(condition, a.at((*at[:-3], channel, index.flatten(which, counts))), zero)
-            total = part if total is zero else binary("add", total, part)
+            total = binary("add", total, part)  # as eager, which begins with zeros: the sum of -0.0 is 0.0
         return total
 
     return in_pieces(ctx, out, a.dtype, ctx.strides(), [w.surrounded for w in shape], element, whole_rows=True)
@@ -307,7 +307,7 @@ def _added_up(
                 continue
             channel = index.flatten((lead[-1], *tap), (out[-3], *inner))
             part = masked(condition, a.at((*lead[:-1], channel, index.flatten(which, counts))), zero)
-            found = part if found is zero else binary("add", found, part)
+            found = binary("add", found, part)  # eager adds to zeros, so a sum is no zero with a sign
         return found
 
     buffer = ctx.program.buffer(a.dtype, out, strides)

@@ -179,6 +179,20 @@ def test_folding(check: Any) -> None:
         assert "col2im" not in str(check(folded, columns).library_calls)
 
 
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
+def test_negative_zeros_that_are_folded_become_zeros(stride: int, dilation: int) -> None:
+    """Eager adds windows to an image of zeros."""
+    extent = 4 if dilation == 1 else 5
+    counts = ((extent - dilation - 1) // stride + 1) ** 2
+    columns = torch.full((1, 8, counts), -0.0)
+
+    def folded(x: Tensor) -> Tensor:
+        return F.fold(x, (extent, extent), (2, 2), dilation, 0, stride)
+
+    assert not folded(columns).signbit().any()
+    assert not torchmux.compile(folded, backend="native")(columns).signbit().any()
+
+
 @pytest.mark.parametrize("pad", [(-1, 2, 0, 1), (2, -1, 1, -1), (-1, -1, 3, 3), (-2, 1, 0, 0)])
 def test_a_circular_pad_that_cuts_off(pad):
     """What it cuts off does not come back on the other side."""
