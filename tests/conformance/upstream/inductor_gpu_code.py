@@ -25,9 +25,13 @@ def turned(x):
     return torch.complex(x, x).mul(2 - 1j).imag
 
 
-def fails(function, given):
+def drawn(x):
+    return x[torch.randperm(2, device="cuda")] - 1
+
+
+def fails(function, given, **options):
     try:
-        result = torch.compile(function, dynamic=False)(given)
+        result = torch.compile(function, dynamic=False, options=options)(given)
         if function is turned:
             result.sum().backward()
     except Exception as error:
@@ -40,6 +44,7 @@ failures = [
     fails(lambda x: (x > 0).to(torch.int8).view(torch.bool), x),
     fails(lambda x: (x > 0).view(torch.uint8), x),
     fails(turned, x.clone().requires_grad_()),
+    fails(drawn, torch.ones(2, 3, device="cuda"), fallback_random=True),
 ]
 print("torch", torch.__version__, failures, fails(written, torch.ones(4, 4, device="cuda", requires_grad=True)))
 sys.exit(int(all(failures)))

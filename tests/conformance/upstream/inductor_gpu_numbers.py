@@ -45,6 +45,7 @@ same = {
     "softsign": is_same(lambda x: (F.softsign(x * 1e19),), many),
     "softshrink": is_same(lambda x: (F.softshrink(x),), numbers(math.nan, 1.0)),
     "powers of ten": is_same(lambda n: (10**n,), torch.arange(10.0, device="cuda")),
+    "large multiples": is_same(lambda x: (torch.arange(0, 4, device="cuda") * 1000000000,), many),
     "remainders": is_same(lambda x: ((x * 1e10) % 7.0,), many),
     "quotients": is_same(lambda x: (x // 0.5,), far),
     "a root": is_same(lambda x: (x.pow(-0.5),), far),
