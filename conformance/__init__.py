@@ -2,7 +2,7 @@
 
 * ``case``: what a case is; ``oracle``: when an answer is right; ``judging``: what a case shows, and its outcome;
 * ``semantics``, ``life``, ``models``, ``operators`` and ``pairs``: the cases, ``collect`` gathers them;
-* ``requirements``: what a backend claims; ``outcome``: what can become of a case;
+* ``requirements``: what a backend claims; ``known``: what is known to fail; ``outcome``: what can become of a case;
 * ``runner`` and ``worker``: many cases in processes of their own; ``spread``: on many machines;
 * ``report`` and ``page``: what they found;
 * ``reproducer`` and ``literals``: a script for each failure; ``minify``: the smallest graph that still fails;

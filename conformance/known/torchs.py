@@ -1,0 +1,25 @@
+"""What torch itself does under each backend that traces with it, and where the scripts are that show known failures."""
+
+from __future__ import annotations
+
+from ..requirements import Expected
+
+SCRIPTS = "tests/conformance/upstream/"
+
+
+CUMULATIVE = Expected(
+    "semantics/slopes/at_kinks",
+    "Traced by torch 2.11, the gradient of a cumulative product with zeros and infinities is nan.",
+    SCRIPTS + "torch_cumulative_products.py",
+    "torch>=2.11,<2.12",
+    only=r"\[0\]\[1\]\[46\]: ",
+)
+
+
+DATA = Expected(
+    "models/gemma3n/training",
+    "Traced by AOTAutograd, a write to the data of a weight counts in its version.",
+    SCRIPTS + "torch_data_versions.py",
+    "torch>=2.11,<2.14",
+    only="calls: .*what it reads",
+)
