@@ -184,6 +184,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
     """A function that runs captured code of ``fn``; ``arguments`` are those of ``compile()``."""
     owner = getattr(fn, "__self__", None)
     record = Record(owner if isinstance(owner, torch.nn.Module) else None, arguments["name"])
+    record.bucket = session.bucket
     compiled = functools.wraps(fn)(_caller(session, record, with_frame(fn)))
     made = CompiledFunction(compiled, None)
     functools.update_wrapper(made, fn)
@@ -254,6 +255,7 @@ def _plain_module(module: torch.nn.Module) -> torch.nn.Module:
 def compiled_module(module: torch.nn.Module, session: Session, name: str | None = None) -> torch.nn.Module:
     """A module that runs captured code of ``module``."""
     cls, called, record = type(module), with_frame(module), Record(module, name)
+    record.bucket = session.bucket
     namespace = {
         "__call__": _caller(session, record, called),
         "__module__": cls.__module__,

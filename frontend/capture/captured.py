@@ -74,6 +74,7 @@ class CodeState:
     called: bool = False  # under a stance that compiles for the second call
     strict: Strict = False  # of the compile() call
     alike: Hashable = None  # equal for compile() calls that may run each other's code; None: there are none
+    link_to: Callable[[types.CodeType], list] | None = None  # see hook/links.py
 
     def remember(self, restart: Restart) -> None:
         """Begin later captures with what this reason to start again has shown, if it holds for them as well."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import types
@@ -22,6 +23,7 @@ from ..capture.captured import Captured, CodeState
 from ..marks.shapes_spec import Shapes
 from . import entries
 from .calls import EagerCalls, Frame, frame_of
+from .links import link_to
 from .recompiles import forget_states, note_state, states_alike
 from .thread_state import shared, this_thread
 from .vain import count_anew
@@ -47,6 +49,7 @@ class Record(dict[Any, list[int]]):
         self.recompiles: list[tuple[Frame, str]] = []  # and why
         self.left_to_eager: dict[str, None] = {}
         self.calls = [0]
+        self.bucket = -1  # of the session under which the callable runs
         self.direct: Callable[[tuple, dict], Any] | None = None  # see hook/direct.py
         self.eager: dict[tuple[Frame, str], EagerCalls] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
@@ -136,7 +139,7 @@ class Session:
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
-        self.generation = 0  # how often it has forgotten what was compiled
+        self.epoch = [0]  # how often it has forgotten what was compiled
         self.questions_seen = -1  # how many torch's own tracer was asked until the latest call (torch_tracer.py)
         self.asked_again = CodeMap()  # how often it was asked about code that this session has not met
         self._used = False  # since the last `forget`
@@ -153,7 +156,9 @@ class Session:
         self._used = True
         found = self.states.get(code)
         if found is None:
-            found = CodeState(strict=self.strict, alike=self.alike)
+            found = CodeState(
+                strict=self.strict, alike=self.alike, link_to=functools.partial(link_to, weakref.ref(self))
+            )
             for other in states_alike(code, found):
                 found.seen = other.seen
             self.states.set(code, found)
@@ -196,7 +201,7 @@ class Session:
         """Use none of the compiled code any more."""
         if self._used:  # a long process has many sessions, and few of them were used since
             self._used = False
-            self.generation += 1
+            self.epoch[0] += 1
             self.states.clear()
             self.callback.renew()
             if this_thread.only_thread() and not this_thread.doing.converting:
