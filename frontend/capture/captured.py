@@ -46,6 +46,8 @@ class Captured:
     has_effects: bool = False  # it changes objects besides tensors
     in_eager: str = ""  # what of the frame runs in eager with each call, if some does
     eager_operators: int | None = None  # how many operators those are, if known
+    # The program's code, if it has no tensors to compute with: after many calls, nobody asks about it (hook/vain.py).
+    of_no_tensors: Callable[[], types.CodeType | None] | None = None
     inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
     parts: FrameParts | None = None  # of the frame function
     ending: Ending | None = None

@@ -23,6 +23,7 @@ from ..guards.plain_call import PlainCall
 from ..guards.snapshot import Form, SnapshotCheck
 from .library import is_own
 from .session import Session
+from .thread_state import FIRST_BUCKET, NO_BUCKET, bucket_after, this_thread
 from .torch_tracer import ask_again
 
 Ready = Callable[[tuple, dict], "Callable[..., Any] | None"]
@@ -92,14 +93,18 @@ def _with_hook(session: Session, ready: Ready) -> Ready:
 def _run_with_hook(session: Session, function: Callable, *args: Any, **kwargs: Any) -> Any:
     if session.questions_seen != questions[0]:
         ask_again(session)
-    previous, bucket = None, -1
+    previous, bucket = None, NO_BUCKET
+    doing = this_thread.doing
+    outer = doing.bucket
     try:  # an interrupt may arrive after each of these calls
+        doing.bucket = session.bucket
         bucket = set_bucket(session.bucket)
         previous = set_eval_frame(session.callback)
         return function(*args, **kwargs)
     finally:
         set_eval_frame(previous)
-        set_bucket(bucket)
+        set_bucket(bucket if bucket < FIRST_BUCKET else bucket_after(bucket, outer))
+        doing.bucket = outer
 
 
 def _may_call(value: Any) -> bool:

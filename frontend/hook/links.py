@@ -106,7 +106,7 @@ def _linked(
         choose = entry.guards.choosing(
             names,
             {"local": local, "epoch": epoch, "known": known, "found": found, "missed": missed, "home": namespace},
-            f"local.doing.owner.bucket == {bucket} and epoch[0] == {now}",
+            f"local.doing.bucket == {bucket} and epoch[0] == {now}",
         )
         ti.set_code_exec_strategy(choose.__code__, _AS_IT_IS)
         return choose
@@ -116,7 +116,7 @@ def _linked(
     @_skipped
     def choose_with_more(space: dict[str, Any], closure: tuple | None, *values: Any) -> Any:
         try:
-            if local.doing.owner.bucket != bucket or epoch[0] != now:
+            if local.doing.bucket != bucket or epoch[0] != now:
                 return missed()
             if closure is not None:
                 values += tuple(map(_contents, closure))

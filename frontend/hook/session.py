@@ -25,7 +25,7 @@ from . import entries
 from .calls import EagerCalls, Frame, frame_of
 from .links import link_to
 from .recompiles import forget_states, note_state, states_alike
-from .thread_state import shared, this_thread
+from .thread_state import FIRST_BUCKET, shared, this_thread
 from .vain import count_anew
 
 Decide = Callable[["Session | None", Any], entries.Decision]
@@ -49,7 +49,6 @@ class Record(dict[Any, list[int]]):
         self.recompiles: list[tuple[Frame, str]] = []  # and why
         self.left_to_eager: dict[str, None] = {}
         self.calls = [0]
-        self.bucket = -1  # of the session under which the callable runs
         self.direct: Callable[[tuple, dict], Any] | None = None  # see hook/direct.py
         self.eager: dict[tuple[Frame, str], EagerCalls] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
@@ -106,7 +105,7 @@ class Callback:
         return self._decide(self._session(), frame)
 
 
-_buckets = itertools.count(1 << 40)
+_buckets = itertools.count(FIRST_BUCKET)
 
 
 class Session:
@@ -204,7 +203,7 @@ class Session:
             self.epoch[0] += 1
             self.states.clear()
             self.callback.renew()
-            if this_thread.only_thread() and not this_thread.doing.converting:
+            if not this_thread.others() and not this_thread.doing.converting:
                 # Elsewhere another thread may be on its way into an entry; those go with the session then.
                 entries.drop(self._managers)
         for session in self._forced.values():

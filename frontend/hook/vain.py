@@ -8,7 +8,8 @@ on up to 65,536, until one succeeds.  Only code on which the tracer itself fails
 
 The hook in C saves and restores the state of Python's random numbers around each question that it asks, which takes
 longer than many a function.  Calls that nobody decides about any more are therefore answered by an entry as well, which
-:func:`settle` makes, and generators, which have no entries, are asked about no more after ``COUNTED`` steps.
+:func:`settle` makes, and generators, which have no entries, are asked about no more after ``COUNTED`` steps.  The same
+goes for functions of no tensors that break the graph at once: an entry's check would take longer than most of them.
 """
 
 from __future__ import annotations
