@@ -116,8 +116,8 @@ class Reader(Namespaces):
                     self._shared_cells.append((source, first))
                 else:
                     self.guards.same(source, first)
-            elif source is not None and first is None:
-                self._guard_again(known, obj, source)
+            elif (source is None) is not (first is None):
+                self._guard_again(known, obj, source or first)
             return known
         value = self._wrap_new(obj, cls, source)
         if source is not None and value.source is not None and value.source != source:
@@ -126,7 +126,7 @@ class Reader(Namespaces):
         return value
 
     def _guard_again(self, known: Value, obj: Any, source: Source) -> None:
-        """An object first met without a path is now met with one: its identity is what matters."""
+        """An object that is known without a path is met with one as well: its identity is what matters."""
         if (
             isinstance(known, (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue, DisabledValue))
             or known.real() is obj
