@@ -115,8 +115,8 @@ def keep(captured: Captured, owner: Callable[[], Any], once: bool = False) -> tu
     assert captured.code is not None
     guarded = _GuardedCode(captured, captured.code, owner, once)
     captured.kept, captured.code = weakref.ref(captured.code), None
-    # For the code as well, in the bucket of its session: what is said of it elsewhere counts no more there.  That is what
-    # torch's own tracer says, and that nobody asks about the code any more.
+    # For the code as well, in the bucket of its session: what is said of it elsewhere counts no more there.  That is
+    # what torch's own tracer says, and that nobody asks about the code any more.
     return Decision(guarded, _DEFAULT, captured.of_no_tensors is None), guarded.guard_manager
 
 

@@ -48,7 +48,7 @@ def _unlinked(link: list[Link], session: weakref.ref[Any], code: types.CodeType)
     calls, wait, attempts = 0, 2, 0
 
     @_skipped
-    def choose(namespace: dict[str, Any], closure: tuple | None, *values: Any) -> bool:
+    def choose(namespace: dict[str, Any], closure: tuple | None, *values: Any) -> Any:
         nonlocal calls, wait, attempts
         try:
             calls += 1
@@ -56,6 +56,7 @@ def _unlinked(link: list[Link], session: weakref.ref[Any], code: types.CodeType)
                 wait, attempts = 2 * wait, attempts + 1
                 if (found := _linked(link, choose, session(), code, namespace, attempts)) is not None:
                     link[0] = found
+                    return found(namespace, closure, *values)
         except BaseException as error:
             keep(error)
         return False

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from torchmux import torch_internals as ti
@@ -26,6 +27,7 @@ from ..bytecode.identity import CodeMap
 from ..capture.captured import Captured, CodeState
 from ..capture.tracebacks import stands_for
 from ..guards.check import CompiledGuards
+from ..guards.refusals import refusal
 from .calls import frame_of
 from .interrupts import from_its_first_instruction, keep
 
@@ -75,6 +77,8 @@ class _Otherwise:
     def __init__(self, state: CodeState) -> None:
         self._state = weakref.ref(state)  # an entry must not keep it: its code would never go
         self._reason = state.eager_reason  # under which it counts
+        self._refuses: Callable[[dict], bool] | None = None  # whether none of these holds, at once
+        self._entries = 0
 
     @from_its_first_instruction
     def check(self, frame_locals: dict) -> bool:
@@ -82,9 +86,14 @@ class _Otherwise:
             state = self._state()
             if state is None or not (state.runs_eager or state.wait) or state.eager_reason != self._reason:
                 return False
-            for entry in (*state.entries, *state.vain):  # the hook moves what holds to the front of its own list
-                if entry.guards is not None and entry.guards.check(frame_locals):
-                    return False
+            entries = [*state.entries, *state.vain]
+            if len(entries) != self._entries:
+                self._entries = len(entries)
+                self._refuses = refusal([entry.guards for entry in entries if entry.guards is not None])
+            if self._refuses is None or not self._refuses(frame_locals):
+                for entry in entries:  # the hook moves what holds to the front of its own list
+                    if entry.guards is not None and entry.guards.check(frame_locals):
+                        return False
             if not state.runs_eager:
                 state.wait -= 1
             return True

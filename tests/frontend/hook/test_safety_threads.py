@@ -52,7 +52,7 @@ def in_threads(count, work):
 
 
 def test_threads_leave_the_hook_as_it_was():
-    """The hook has one bucket of entries for all threads: what torch's own tracer compiles afterwards is not in ours."""
+    """The hook has one bucket of entries for all threads, and calls in several leave that of torch's own tracer."""
     compiled = torchmux.compile(program, backend="eager")
 
     def work(number):
