@@ -65,7 +65,7 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_e
         copies = copy_code(program.instructions, start)
         builder.enter(checked_loads(copies.values(), locals_), copies[start])
     else:
-        _Break(builder, program, start, stack, locals_, resumes, link_to).write()
+        _Break(builder, program, start, stack, locals_, resumes, link_to, home).write()
     return _assemble(builder, code, away)
 
 
@@ -120,14 +120,17 @@ def _going_on(program, cut, resumes, link_to):
     return builder.instructions
 
 
-def _return_resumed(builder, resumed, arguments, link_to=None):
+def _return_resumed(builder, resumed, arguments, link_to=None, home=None):
     """Return what a resume function returns that takes the locals ``arguments`` from here."""
     cells = cell_parameters(resumed)
     ways = [lambda: builder.closure(resumed)]
     if link_to is not None:
         (chosen,) = stack_names([False], arguments, "__link_")
         builder.begin_call(lambda: builder.first_of(link_to(resumed)))
-        builder.globals()
+        if home is None:
+            builder.globals()
+        else:
+            builder.emit("LOAD_CONST", home[0])
         builder.cells(resumed.co_freevars)
         for name in arguments:
             builder.emit("LOAD_FAST", name)
@@ -232,12 +235,13 @@ def _touches_rebound_cell(program, index):
 class _Break:
     """Writes the instruction at which the captured part ends, and what comes after it."""
 
-    def __init__(self, builder, program, start, stack, locals_, resumes, link_to):
+    def __init__(self, builder, program, start, stack, locals_, resumes, link_to, home):
         self.builder = builder
         self.program = program
         self.start = start
         self.resumes = resumes
         self.link_to = link_to
+        self.home = home
         first = program.first_op[start]
         # The call's prefixes have no ops, so the op says which instruction ends the group.
         self.last = max(start, program.ops[first].index) if first < len(program.ops) else start
@@ -328,4 +332,4 @@ class _Break:
         for name in sorted(self.bound.difference(passed)):
             builder.emit("DELETE_FAST", name)
         arguments = [*[name for name, null in zip(spilled, nulls, strict=True) if not null], *passed]
-        _return_resumed(builder, self.resumes(next_index, nulls, passed), arguments, self.link_to)
+        _return_resumed(builder, self.resumes(next_index, nulls, passed), arguments, self.link_to, self.home)
