@@ -111,13 +111,14 @@ class Reader(Namespaces):
         known = self._memo.get(id(obj))
         if known is not None:
             first = self._reached.get(id(obj), known.source)
-            if source is not None and first is not None and first != source:
+            if source is None or first is None:
+                if (path := source or first) is not None:
+                    self._guard_again(known, obj, path)
+            elif first != source:
                 if isinstance(first, Cell):
                     self._shared_cells.append((source, first))
                 else:
                     self.guards.same(source, first)
-            elif (source is None) is not (first is None):
-                self._guard_again(known, obj, source or first)
             return known
         value = self._wrap_new(obj, cls, source)
         if source is not None and value.source is not None and value.source != source:
