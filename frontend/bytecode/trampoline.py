@@ -17,7 +17,15 @@ from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
 from .parameters import parameters
-from .resume import GENERATOR_FLAGS, begins, cell_parameters, check_function, resume_code, stack_names
+from .resume import (
+    GENERATOR_FLAGS,
+    begins,
+    cell_parameters,
+    check_function,
+    only_returns,
+    resume_code,
+    stack_names,
+)
 
 
 def return_trampoline(code, frame_fn, args, home=None):
@@ -124,7 +132,7 @@ def _return_resumed(builder, resumed, arguments, link_to=None, home=None):
     """Return what a resume function returns that takes the locals ``arguments`` from here."""
     cells = cell_parameters(resumed)
     ways = [lambda: builder.closure(resumed)]
-    if link_to is not None:
+    if link_to is not None and not only_returns(resumed):  # nobody has code for that
         (chosen,) = stack_names([False], arguments, "__link_")
         builder.begin_call(lambda: builder.first_of(link_to(resumed)))
         if home is None:
