@@ -19,7 +19,7 @@ from .capture.tracebacks import tidy
 from .hook.calls import FORCED, Frame, frame_of
 from .hook.direct import direct
 from .hook.session import Record, Session
-from .hook.thread_state import this_thread
+from .hook.thread_state import FIRST_BUCKET, NO_BUCKET, bucket_after, this_thread
 from .hook.torch_tracer import ask_again
 from .marks.stance import DEFAULT, state as stance_state
 
@@ -69,28 +69,28 @@ def call(session: Session, record: Record, fn: Callable, args: tuple, kwargs: di
             return _eager(fn, args, kwargs)
         session = chosen
     doing = this_thread.doing
-    outer = doing.owner
+    outer, outer_bucket = doing.owner, doing.bucket
     try:  # an interrupt may arrive after each of these calls
         if outer is None:
             _calls_made[0] += 1
-        doing.owner = record
+        doing.owner, doing.bucket = record, session.bucket
         record.calls[0] += 1
         if session.questions_seen != questions[0]:
             ask_again(session)
-        previous, bucket = None, -1
+        previous, bucket = None, NO_BUCKET
         try:
             bucket = set_bucket(session.bucket)
             previous = set_eval_frame(session.callback)
             return fn(*args, **kwargs)
         finally:
             set_eval_frame(previous)
-            set_bucket(bucket)
+            set_bucket(bucket if bucket < FIRST_BUCKET else bucket_after(bucket, outer_bucket))
     except BaseException as error:
         record.must_raise = None
         tidy(error)
         raise
     finally:
-        doing.owner = outer
+        doing.owner, doing.bucket = outer, outer_bucket
         if record.must_raise is not None:
             _raise_pending(record)
 

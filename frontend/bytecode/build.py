@@ -56,10 +56,27 @@ class Builder:
         self.emit("RETURN_VALUE")
         jump.target = jump.argval = self.emit("NOP")
 
-    def jump_unless_globals(self, namespace):
-        """A jump, whose target is still to be set, that is taken where the globals are not ``namespace``."""
+    def globals(self):
+        """Push the globals in which the code runs."""
         self.begin_call(lambda: self.emit("LOAD_CONST", globals))
         self.end_call(0)
+
+    def first_of(self, items):
+        """Push the first item of a list."""
+        self.emit("LOAD_CONST", items)
+        self.emit("LOAD_CONST", 0)
+        self.emit("BINARY_SUBSCR")
+
+    def jump_if_is(self, name, value):
+        """A jump, whose target is still to be set, that is taken where a local is ``value``."""
+        self.emit("LOAD_FAST", name)
+        self.emit("LOAD_CONST", value)
+        self.emit("IS_OP", 1)
+        return self.emit(TABLE.JUMP_IF_FALSE)
+
+    def jump_unless_globals(self, namespace):
+        """A jump, whose target is still to be set, that is taken where the globals are not ``namespace``."""
+        self.globals()
         self.emit("LOAD_CONST", namespace)
         self.emit("IS_OP", 0)
         return self.emit(TABLE.JUMP_IF_FALSE)
@@ -79,12 +96,19 @@ class Builder:
             self.emit("LOAD_CONST", code)
             self.emit("MAKE_FUNCTION", 0)
             return
-        for name in code.co_freevars:
-            self.load_cell(name)
-        self.emit("BUILD_TUPLE", len(code.co_freevars))
+        self.cells(code.co_freevars)
         self.emit("LOAD_CONST", code)
         for op, arg in TABLE.MAKE_CLOSURE:
             self.emit(op, arg)
+
+    def cells(self, names):
+        """Push a tuple of cells; None, if there are none."""
+        for name in names:
+            self.load_cell(name)
+        if names:
+            self.emit("BUILD_TUPLE", len(names))
+        else:
+            self.emit("LOAD_CONST", None)
 
     def push_stack(self, names):
         """Push the locals of these names, bottom first; None means a NULL."""

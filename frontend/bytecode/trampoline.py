@@ -17,7 +17,15 @@ from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
 from .parameters import parameters
-from .resume import GENERATOR_FLAGS, begins, cell_parameters, check_function, resume_code, stack_names
+from .resume import (
+    GENERATOR_FLAGS,
+    begins,
+    cell_parameters,
+    check_function,
+    only_returns,
+    resume_code,
+    stack_names,
+)
 
 
 def return_trampoline(code, frame_fn, args, home=None):
@@ -36,7 +44,7 @@ def return_trampoline(code, frame_fn, args, home=None):
     return _assemble(builder, code, away)
 
 
-def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_end=False, home=None):
+def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_end=False, home=None, link_to=None):
     """Code with the signature of ``code`` that runs the captured part up to raw instruction ``index``.
 
     ``frame_fn(*args)`` returns the stack's values (without the NULLs, which ``stack`` marks with True), bottom first,
@@ -45,6 +53,8 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_e
     None for ``resumes`` the rest runs as it stands in ``code``, without being captured again.
 
     With ``may_end`` the function returns ``(False, those values)``, or ``(True, result)`` to return at once.
+    ``link_to(code)``, if there is such a function, is a list of one function for each of those codes, which takes the
+    globals, the closure (or None) and the arguments, and returns what to call in the place of that code, or False.
     """
     check_function(code)
     if code.co_flags & GENERATOR_FLAGS:
@@ -63,11 +73,11 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_e
         copies = copy_code(program.instructions, start)
         builder.enter(checked_loads(copies.values(), locals_), copies[start])
     else:
-        _Break(builder, program, start, stack, locals_, resumes).write()
+        _Break(builder, program, start, stack, locals_, resumes, link_to, home).write()
     return _assemble(builder, code, away)
 
 
-def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=None):
+def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=None, link_to=None):
     """Code with the signature of ``code`` that runs a loop as it stands and goes on in resume functions behind it.
 
     ``captured`` is ``(frame_fn, args, stack, locals)``, as for ``break_trampoline``, like ``may_end``: the part up to
@@ -91,7 +101,7 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=N
         body = checked_loads(body, locals_)
     for cut in cuts:
         place = body.index(copies[cut]) + 1
-        body[place:place] = _going_on(program, cut, resumes)
+        body[place:place] = _going_on(program, cut, resumes, link_to)
     if captured is None:
         builder.extend(body)
     else:
@@ -99,7 +109,7 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=N
     return _assemble(builder, code, away)
 
 
-def _going_on(program, cut, resumes):
+def _going_on(program, cut, resumes, link_to):
     """Instructions that call the resume function for ``cut`` and return what it returns."""
     stack = stack_shapes(program)[program.first_op[cut]]
     live = live_locals(program, cut)
@@ -114,20 +124,40 @@ def _going_on(program, cut, resumes):
             builder.emit("LOAD_CONST", None)
             builder.emit("STORE_FAST", name)
     arguments = [*[name for name, null in zip(spilled, nulls, strict=True) if not null], *passed]
-    _return_resumed(builder, resumes(cut, nulls, passed), arguments)
+    _return_resumed(builder, resumes(cut, nulls, passed), arguments, link_to)
     return builder.instructions
 
 
-def _return_resumed(builder, resumed, arguments):
+def _return_resumed(builder, resumed, arguments, link_to=None, home=None):
     """Return what a resume function returns that takes the locals ``arguments`` from here."""
     cells = cell_parameters(resumed)
-    builder.begin_call(lambda: builder.closure(resumed))
-    for name in arguments:
-        builder.take(name)
-    for name in cells:
-        builder.load_cell(name)
-    builder.end_call(len(arguments) + len(cells))
-    builder.emit("RETURN_VALUE")
+    ways = [lambda: builder.closure(resumed)]
+    if link_to is not None and not only_returns(resumed):  # nobody has code for that
+        (chosen,) = stack_names([False], arguments, "__link_")
+        builder.begin_call(lambda: builder.first_of(link_to(resumed)))
+        if home is None:
+            builder.globals()
+        else:
+            builder.emit("LOAD_CONST", home[0])
+        builder.cells(resumed.co_freevars)
+        for name in arguments:
+            builder.emit("LOAD_FAST", name)
+        for name in cells:
+            builder.load_cell(name)
+        builder.end_call(2 + len(arguments) + len(cells))
+        builder.emit("STORE_FAST", chosen)
+        no = builder.jump_if_is(chosen, False)
+        ways.insert(0, lambda: builder.take(chosen))
+    for way in ways:
+        builder.begin_call(way)
+        for name in arguments:
+            builder.take(name)
+        for name in cells:
+            builder.load_cell(name)
+        builder.end_call(len(arguments) + len(cells))
+        builder.emit("RETURN_VALUE")
+        if way is not ways[-1]:
+            no.target = no.argval = builder.emit("NOP")
 
 
 def _assemble(builder, code, away=None):
@@ -213,11 +243,13 @@ def _touches_rebound_cell(program, index):
 class _Break:
     """Writes the instruction at which the captured part ends, and what comes after it."""
 
-    def __init__(self, builder, program, start, stack, locals_, resumes):
+    def __init__(self, builder, program, start, stack, locals_, resumes, link_to, home):
         self.builder = builder
         self.program = program
         self.start = start
         self.resumes = resumes
+        self.link_to = link_to
+        self.home = home
         first = program.first_op[start]
         # The call's prefixes have no ops, so the op says which instruction ends the group.
         self.last = max(start, program.ops[first].index) if first < len(program.ops) else start
@@ -308,4 +340,4 @@ class _Break:
         for name in sorted(self.bound.difference(passed)):
             builder.emit("DELETE_FAST", name)
         arguments = [*[name for name, null in zip(spilled, nulls, strict=True) if not null], *passed]
-        _return_resumed(builder, self.resumes(next_index, nulls, passed), arguments)
+        _return_resumed(builder, self.resumes(next_index, nulls, passed), arguments, self.link_to, self.home)

@@ -46,6 +46,8 @@ class Captured:
     has_effects: bool = False  # it changes objects besides tensors
     in_eager: str = ""  # what of the frame runs in eager with each call, if some does
     eager_operators: int | None = None  # how many operators those are, if known
+    # The program's code, if it has no tensors to compute with: after many calls, nobody asks about it (hook/vain.py).
+    of_no_tensors: Callable[[], types.CodeType | None] | None = None
     inputs: list[tuple[str, Source, bool]] = field(default_factory=list)  # placeholder, its source, is it a parameter
     parts: FrameParts | None = None  # of the frame function
     ending: Ending | None = None
@@ -74,6 +76,7 @@ class CodeState:
     called: bool = False  # under a stance that compiles for the second call
     strict: Strict = False  # of the compile() call
     alike: Hashable = None  # equal for compile() calls that may run each other's code; None: there are none
+    link_to: Callable[[types.CodeType], list] | None = None  # see hook/links.py
 
     def remember(self, restart: Restart) -> None:
         """Begin later captures with what this reason to start again has shown, if it holds for them as well."""

@@ -10,6 +10,7 @@ from typing import Any
 from ..bytecode import break_trampoline, eager_trampoline, return_trampoline
 
 Resumes = Callable[[int, tuple[bool, ...], tuple[str, ...]], types.CodeType]
+LinkTo = Callable[[types.CodeType], list]
 Home = tuple[dict[str, Any], Callable[[], None]]
 
 
@@ -32,23 +33,29 @@ class Ending:
     may_end: bool = False
 
     def code(
-        self, code: types.CodeType, frame_fn: Callable | None, resumes: Resumes | None, home: Home | None
+        self,
+        code: types.CodeType,
+        frame_fn: Callable | None,
+        resumes: Resumes | None,
+        home: Home | None,
+        link_to: LinkTo | None = None,
     ) -> types.CodeType:
         """Code with the signature of ``code`` that calls ``frame_fn``, and goes on in what ``resumes`` returns.
 
-        ``home`` is as for :func:`~torchmux.frontend.bytecode.return_trampoline`.
+        ``home`` is as for :func:`~torchmux.frontend.bytecode.return_trampoline`, ``link_to`` as for
+        :func:`~torchmux.frontend.bytecode.break_trampoline`.
         """
         found: types.CodeType
         if self.cuts is not None:
             captured = None
             if self.arguments is not None:
                 captured = frame_fn, list(self.arguments), list(self.stack), list(self.names)
-            found = eager_trampoline(code, captured, self.index, self.cuts, resumes, self.may_end, home)
+            found = eager_trampoline(code, captured, self.index, self.cuts, resumes, self.may_end, home, link_to)
         elif self.index is None:
             found = return_trampoline(code, frame_fn, list(self.arguments or ()), home)
         else:
             arguments, stack, names = list(self.arguments or ()), list(self.stack), list(self.names)
             found = break_trampoline(
-                code, frame_fn, arguments, self.index, stack, names, resumes, self.may_end, home
+                code, frame_fn, arguments, self.index, stack, names, resumes, self.may_end, home, link_to
             )  # fmt: skip
         return found

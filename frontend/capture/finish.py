@@ -79,7 +79,7 @@ def at_break(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable) -
     captured.in_eager = REST
     may_end = bool(tr.expectations) or tr.starts_again
     captured.ending = Ending(arguments, tr.break_index, stack, names, may_end=may_end)
-    captured.code = captured.ending.code(tr.code, frame_fn, resumes, _home(tr, state.strict))
+    captured.code = captured.ending.code(tr.code, frame_fn, resumes, _home(tr, state.strict), state.link_to)
     return captured
 
 
@@ -155,13 +155,13 @@ def before_loop(tr: Trace, state: CodeState, stop: Stop, compile_graph: Callable
             raise stop.broke
         captured = Captured(code, qualname=code.co_qualname, guards=CompiledGuards(tr.guards), frame=frame_of(code))
         captured.ending = Ending(None, 0, cuts=tuple(cuts))
-        captured.code = captured.ending.code(code, None, resumes, None)
+        captured.code = captured.ending.code(code, None, resumes, None, state.link_to)
     else:
         captured, frame_fn, arguments, stack, names = _up_to_break(tr, state, compile_graph, True)
         cuts = loop_exits(program, stop.eager_loop, tr.break_index, names)
         may_end = bool(tr.expectations) or tr.starts_again
         captured.ending = Ending(arguments, tr.break_index, stack, names, tuple(cuts), may_end)
-        captured.code = captured.ending.code(code, frame_fn, resumes, _home(tr, state.strict))
+        captured.code = captured.ending.code(code, frame_fn, resumes, _home(tr, state.strict), state.link_to)
     captured.broke = breaks.record(stop.broke)
     captured.in_eager = LOOP
     return captured

@@ -11,6 +11,7 @@ In the order in which data flows:
 * ``filter``: ``guard_filter_fn``, by which a user drops guards.
 * ``loader``: prints sources and constants into the code of a generated function.
 * ``check``: the generated function that checks everything, and the sentence that says which guard failed.
+* ``refusals``: one check for calls that none of several entries holds for.
 * ``ways_out``: what a user reads when code is compiled too often: the guard, the values seen, and what to change.
 * ``write_watch``: whether objects and dictionaries were written to, for a few nanoseconds each.
 * ``tensor_words``: the same for what guards ask of a tensor.

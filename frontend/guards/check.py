@@ -76,6 +76,7 @@ class CompiledGuards:
         watch: Watch | None = None,
         others: tuple[list[Any], Apart] | None = None,
         apart: Sequence[Apart] = (),
+        answers: tuple[str, str] = ("False", "True"),
     ) -> tuple[Callable[..., Any], str]:
         """A check of these conditions and groups, and of everything else; the function and its text.
 
@@ -111,14 +112,16 @@ class CompiledGuards:
         lines.extend(_shape_checks(self.shape_conditions, names))
         if watch is not None:  # which knows by now of all that is loaded
             lines[place:place] = _comparing(watch, names)
-        body = "\n".join("        " + line for line in ([*loader.prologue(), *lines] or ["pass"]))
+        no, yes = answers
+        every = [line.removesuffix("False") + no if line.endswith(": return False") else line for line in lines]
+        body = "\n".join("        " + line for line in ([*loader.prologue(), *every] or ["pass"]))
         text = (
             f"def guard({takes}):\n    try:\n{body}\n"
             "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
-            "        return False  # a path that the trace followed is gone\n"
+            f"        return {no}  # a path that the trace followed is gone\n"
             "    except BaseException as error:\n"
             "        return keep(error)\n"
-            "    return True\n"
+            f"    return {yes}\n"
         )
         namespace = {**names.namespace, **self._shape_namespace, "keep": keep}
         exec(compile(text, "<torchmux guard>", "exec"), namespace)
@@ -133,6 +136,18 @@ class CompiledGuards:
             return Loader(namespace, lines, by_position(names))
 
         return self.write(self.conditions, self.distinct, loader, takes="values")[0]
+
+    def choosing(self, names: Sequence[str], known: dict[str, Any], condition: str) -> Callable[..., Any]:
+        """The check as a link of :mod:`~torchmux.frontend.hook.links`, which is ``known`` to hold under a condition."""
+
+        def loader(namespace: Names, lines: list[str]) -> Loader:
+            namespace.namespace.update(known)
+            lines.append(f"if not ({condition}): return False")
+            return Loader(namespace, lines, by_position(names))
+
+        takes = ", ".join(["space", "closure", *(f"arg{index}" for index in range(len(names)))])
+        answers = "missed()", "known if space is home else found(space, closure)"
+        return self.write(self.conditions, self.distinct, loader, takes=takes, answers=answers)[0]
 
     def _emit_global_state(self, names: Names, lines: list[str]) -> None:
         lines.append(f"if not {names.const(self.state, 'global_state_')}.check(): return False")

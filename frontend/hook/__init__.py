@@ -3,7 +3,8 @@
 In the order in which a frame passes through:
 
 * ``frames``: answers the hook in C, which asks about each frame that has no compiled code whose guards hold.
-* ``direct``: calls that go past the hook, where all of a function was captured.
+* ``direct``: calls that go past the hook, into the one entry of a function.
+* ``links``: from one piece of a broken function to the next, past the hook as well.
 * ``torch_tracer``: what torch's own tracer told the hook about code of programs, which is asked about again.
 * ``library``: whose code it is: a user's, which is captured, or a library's, which runs as it is.
 * ``recompiles``: whether code that was compiled before may be compiled again.

@@ -1,12 +1,13 @@
 """A call of what was compiled, without the hook: the check in Python, then the code that the hook would run.
 
 The hook takes a microsecond of a call.  It finds the frame of what is called, and the frames that this calls in turn;
-where all of the function was captured, there are none.  So a callable with one entry, whose code runs no function of
-the program's, asks that entry itself.
+where all of the function was captured, there are none.  So a callable with one entry asks that entry itself.  Where its
+code runs functions of the program's, what is behind a graph break, say, it runs with the hook on.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable
@@ -22,13 +23,17 @@ from ..guards.plain_call import PlainCall
 from ..guards.snapshot import Form, SnapshotCheck
 from .library import is_own
 from .session import Session
+from .thread_state import FIRST_BUCKET, NO_BUCKET, bucket_after, this_thread
+from .torch_tracer import ask_again
 
 Ready = Callable[[tuple, dict], "Callable[..., Any] | None"]
 """What to call in the place of the function, with these arguments; None where the hook has to find it."""
 
 _VARARGS, _VARKEYWORDS = 0x4, 0x8
 _SKIP = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP)  # under another frontend's hook as well
+_WITH_CALLEES = ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.DEFAULT)
 _is_traced = ti.get_tracing_state
+set_eval_frame, set_bucket, questions = ti.set_eval_frame, ti.set_bucket, ti.questions_to_tracer
 _contents = operator.attrgetter("cell_contents")
 
 
@@ -43,25 +48,63 @@ def direct(session: Session, called: Any) -> Ready | None:
     entry = _only_entry(session, function)
     if entry is None:
         return None
-    return _ready(session, entry, function, first, None if module is None else PlainCall(module, function))
+    is_alone = _is_alone(entry)
+    ready = _ready(session, entry, function, first, None if module is None else PlainCall(module, function), is_alone)
+    return ready if is_alone else _with_hook(session, ready)
 
 
 def _only_entry(session: Session, function: types.FunctionType) -> Captured | None:
-    """The one entry of a function, if it runs all of it, and nothing of the program's."""
+    """The one entry of a function, if its calls are counted by its graph alone, or by none."""
     code = function.__code__
     state = session.states.get(code)
     if state is None or len(state.entries) != 1 or state.vain or state.settled:
         return None
     entry = state.entries[0]
-    if entry.graph is None or entry.broke is not None or entry.in_eager:
+    if entry.guards is None or (entry.graph is None and (entry.in_eager or entry.broke is None)):
         return None
-    if entry.ending is None or entry.ending.index is not None or entry.ending.cuts is not None:
-        return None
-    if entry.parts is None or entry.parts.assumes_branches or any(map(_may_call, entry.parts.namespace.values())):
+    if entry.parts is None or entry.parts.assumes_branches:
         return None
     if entry.globals_id != id(function.__globals__) or code.co_kwonlyargcount or code.co_flags & GENERATOR_FLAGS:
         return None
     return entry
+
+
+def _is_alone(entry: Captured) -> bool:
+    """Whether an entry runs all of a function, and nothing of the program's."""
+    if entry.broke is not None or entry.in_eager or entry.ending is None or entry.parts is None:
+        return False
+    ends = entry.ending.index is None and entry.ending.cuts is None
+    return ends and not any(map(_may_call, entry.parts.namespace.values()))
+
+
+def _with_hook(session: Session, ready: Ready) -> Ready:
+    """What to call, with the hook on for what it calls."""
+
+    @ti.not_captured
+    def ready_with_hook(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
+        if (found := ready(args, kwargs)) is None:
+            return None
+        return functools.partial(_run_with_hook, session, found)
+
+    return ready_with_hook
+
+
+@ti.not_captured
+def _run_with_hook(session: Session, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    if session.questions_seen != questions[0]:
+        ask_again(session)
+    previous, bucket = None, NO_BUCKET
+    doing = this_thread.doing
+    outer = doing.bucket
+    try:  # an interrupt may arrive after each of these calls
+        doing.bucket = session.bucket
+        bucket = set_bucket(session.bucket)
+        previous = set_eval_frame(session.callback)
+        return function(*args, **kwargs)
+    finally:
+        set_eval_frame(previous)
+        set_bucket(bucket if bucket < FIRST_BUCKET else bucket_after(bucket, outer))
+        doing.bucket = outer
 
 
 def _may_call(value: Any) -> bool:
@@ -75,13 +118,18 @@ def _may_call(value: Any) -> bool:
 
 
 def _ready(
-    session: Session, entry: Captured, function: types.FunctionType, first: tuple, plain: PlainCall | None
+    session: Session,
+    entry: Captured,
+    function: types.FunctionType,
+    first: tuple,
+    plain: PlainCall | None,
+    is_alone: bool,
 ) -> Ready:
     code, closure, kept = function.__code__, function.__closure__ or (), entry.kept
     names = code.co_varnames[: code.co_argcount]
-    generation = session.generation
+    epoch, now = session.epoch, session.epoch[0]
     if (replaces := kept()) is not None:
-        ti.set_code_exec_strategy(replaces, _SKIP)
+        ti.set_code_exec_strategy(replaces, _SKIP if is_alone else _WITH_CALLEES)
     make, method, namespace, name = types.FunctionType, types.MethodType, function.__globals__, function.__name__
     width, owner = len(names), first[0] if first else None
     has_rest, has_named = bool(code.co_flags & _VARARGS), bool(code.co_flags & _VARKEYWORDS)
@@ -98,7 +146,7 @@ def _ready(
     @ti.not_captured
     def ready(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
         replaces = kept()
-        if replaces is None or function.__code__ is not code or session.generation != generation:
+        if replaces is None or function.__code__ is not code or epoch[0] != now:
             return None
         if kwargs or not check(args):  # which says no to others than so many
             return None
@@ -107,7 +155,7 @@ def _ready(
     @ti.not_captured
     def ready_with_more(args: tuple, kwargs: dict) -> Callable[..., Any] | None:
         replaces = kept()
-        if replaces is None or function.__code__ is not code or session.generation != generation:
+        if replaces is None or function.__code__ is not code or epoch[0] != now:
             return None
         values = first + args  # the owner may be one of the rest
         defaults = function.__defaults__

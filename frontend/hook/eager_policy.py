@@ -97,11 +97,12 @@ def goes_on_in(code: types.CodeType) -> None:
 class LeftToEager(Exception):
     """A frame has so few operators that it runs in eager; ``always``: so do all others of its code."""
 
-    def __init__(self, operators: int, where: str, always: bool) -> None:
+    def __init__(self, operators: int, where: str, always: bool, without_tensors: bool = False) -> None:
         super().__init__(
             f"it has {counted(operators, 'operator')} {where}: a graph with fewer than {FEW} saves less than it costs"
         )
         self.always = always
+        self.without_tensors = without_tensors  # it has none to compute with: after many calls, nobody asks any more
         self.operators = operators
         self.guards: Any = None  # the check of what the trace has read, which leads here again
 
@@ -169,7 +170,8 @@ def check_rest(tr: Tracer, asked_for: bool) -> None:
     program = tr.root.program
     rest = program.ops[program.first_op[tr.break_index] :]
     if not loop_ends(program) and sum(op.name in _MAY_COMPUTE for op in rest) < FEW:
-        raise LeftToEager(0, "before a graph break in a function of no tensors", always=False)
+        where = "before a graph break in a function of no tensors"
+        raise LeftToEager(0, where, always=False, without_tensors=True)
 
 
 def note(reason: str) -> str:

@@ -11,6 +11,7 @@ from torchmux import torch_internals as ti
 
 from ..capture.captured import Captured
 from ..guards.snapshot import check_of
+from . import vain
 
 _DEFAULT, _SKIP = ti.FrameAction.DEFAULT, ti.FrameAction.SKIP
 
@@ -65,6 +66,7 @@ def _never(frame_locals: dict) -> bool:
 def _counting(check: Callable[[dict], bool], captured: Captured, owner: Callable[[], Any]) -> Callable[[dict], bool]:
     """``check`` for an entry whose frame runs in eager, which counts the calls that it lets through."""
     frame, reason, operators = captured.frame, captured.in_eager, captured.eager_operators
+    code = captured.of_no_tensors
     latest: tuple[Callable[[], Any], Any] = (lambda: None, None)  # the record that counted last, and its count
 
     def counting(frame_locals: dict) -> bool:
@@ -81,6 +83,8 @@ def _counting(check: Callable[[dict], bool], captured: Captured, owner: Callable
             counted = record.note_calls(frame, reason)
             counted.operators = operators
             latest = weakref.ref(record), counted
+        if code is not None and (known_code := code()) is not None and not vain.counts(known_code):
+            counted.more = True
         return True
 
     return counting
@@ -111,8 +115,9 @@ def keep(captured: Captured, owner: Callable[[], Any], once: bool = False) -> tu
     assert captured.code is not None
     guarded = _GuardedCode(captured, captured.code, owner, once)
     captured.kept, captured.code = weakref.ref(captured.code), None
-    # for the code as well, in the bucket of its session: what torch's own tracer says of it counts no more there
-    return Decision(guarded, _DEFAULT, True), guarded.guard_manager
+    # For the code as well, in the bucket of its session: what is said of it elsewhere counts no more there.  That is
+    # what torch's own tracer says, and that nobody asks about the code any more.
+    return Decision(guarded, _DEFAULT, captured.of_no_tensors is None), guarded.guard_manager
 
 
 def run_once(captured: Captured, owner: Callable[[], Any]) -> tuple[Decision, GuardManager] | None:

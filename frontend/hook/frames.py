@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import logging
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -201,7 +202,9 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
         if isinstance(record, Record):
             record.note_eager(code, LEFT_TO_EAGER, little.operators)
             record.left_to_eager.setdefault(f"{logs.place(code)}: {little}")
-        return _settled(session, state, code) if little.always else _in_vain(session, state, code, little.guards)
+        if little.always:
+            return _settled(session, state, code)
+        return _in_vain(session, state, code, little.guards, without_tensors=little.without_tensors)
     except GraphBreak as stop:
         return _whole_frame_break(session, state, code, stop, record)
     except TorchmuxError:
@@ -225,13 +228,22 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
 
 
 def _in_vain(
-    session: Session, state: CodeState, code: types.CodeType, guards: Any, now: Decision = SKIP_FRAME
+    session: Session,
+    state: CodeState,
+    code: types.CodeType,
+    guards: Any,
+    now: Decision = SKIP_FRAME,
+    without_tensors: bool = False,
 ) -> Decision:
-    """Run this call as ``now`` says, and those for which ``guards`` hold without another attempt."""
+    """Run this call as ``now`` says, and those for which ``guards`` hold without another attempt.
+
+    ``without_tensors`` says that after many calls of the code all others run in eager as well, and are not counted.
+    """
     alone = now is SKIP_CALL
     reason = "" if alone else state.eager_reason
     entry = vain.remember(state, code, guards, reason, None if alone else state.eager_operators, alone=alone)
     if entry is not None:
+        entry.of_no_tensors = weakref.ref(code) if without_tensors else None
         return session.keep(entry)
     return _settled(session, state, code, now)
 

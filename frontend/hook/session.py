@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import types
@@ -22,8 +23,9 @@ from ..capture.captured import Captured, CodeState
 from ..marks.shapes_spec import Shapes
 from . import entries
 from .calls import EagerCalls, Frame, frame_of
+from .links import link_to
 from .recompiles import forget_states, note_state, states_alike
-from .thread_state import shared, this_thread
+from .thread_state import FIRST_BUCKET, shared, this_thread
 from .vain import count_anew
 
 Decide = Callable[["Session | None", Any], entries.Decision]
@@ -103,7 +105,7 @@ class Callback:
         return self._decide(self._session(), frame)
 
 
-_buckets = itertools.count(1 << 40)
+_buckets = itertools.count(FIRST_BUCKET)
 
 
 class Session:
@@ -136,7 +138,7 @@ class Session:
         self.asked = asked  # how the user said "fullgraph", for messages
         self.frozen = False  # what is compiled is all there will be
         self.states = CodeMap()
-        self.generation = 0  # how often it has forgotten what was compiled
+        self.epoch = [0]  # how often it has forgotten what was compiled
         self.questions_seen = -1  # how many torch's own tracer was asked until the latest call (torch_tracer.py)
         self.asked_again = CodeMap()  # how often it was asked about code that this session has not met
         self._used = False  # since the last `forget`
@@ -153,7 +155,9 @@ class Session:
         self._used = True
         found = self.states.get(code)
         if found is None:
-            found = CodeState(strict=self.strict, alike=self.alike)
+            found = CodeState(
+                strict=self.strict, alike=self.alike, link_to=functools.partial(link_to, weakref.ref(self))
+            )
             for other in states_alike(code, found):
                 found.seen = other.seen
             self.states.set(code, found)
@@ -196,10 +200,10 @@ class Session:
         """Use none of the compiled code any more."""
         if self._used:  # a long process has many sessions, and few of them were used since
             self._used = False
-            self.generation += 1
+            self.epoch[0] += 1
             self.states.clear()
             self.callback.renew()
-            if this_thread.only_thread() and not this_thread.doing.converting:
+            if not this_thread.others() and not this_thread.doing.converting:
                 # Elsewhere another thread may be on its way into an entry; those go with the session then.
                 entries.drop(self._managers)
         for session in self._forced.values():

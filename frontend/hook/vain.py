@@ -8,13 +8,15 @@ on up to 65,536, until one succeeds.  Only code on which the tracer itself fails
 
 The hook in C saves and restores the state of Python's random numbers around each question that it asks, which takes
 longer than many a function.  Calls that nobody decides about any more are therefore answered by an entry as well, which
-:func:`settle` makes, and generators, which have no entries, are asked about no more after ``COUNTED`` steps.
+:func:`settle` makes, and generators, which have no entries, are asked about no more after ``COUNTED`` steps.  The same
+goes for functions of no tensors that break the graph at once: an entry's check would take longer than most of them.
 """
 
 from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from torchmux import torch_internals as ti
@@ -25,6 +27,7 @@ from ..bytecode.identity import CodeMap
 from ..capture.captured import Captured, CodeState
 from ..capture.tracebacks import stands_for
 from ..guards.check import CompiledGuards
+from ..guards.refusals import refusal
 from .calls import frame_of
 from .interrupts import from_its_first_instruction, keep
 
@@ -74,6 +77,8 @@ class _Otherwise:
     def __init__(self, state: CodeState) -> None:
         self._state = weakref.ref(state)  # an entry must not keep it: its code would never go
         self._reason = state.eager_reason  # under which it counts
+        self._refuses: Callable[[dict], bool] | None = None  # whether none of these holds, at once
+        self._entries = 0
 
     @from_its_first_instruction
     def check(self, frame_locals: dict) -> bool:
@@ -81,9 +86,14 @@ class _Otherwise:
             state = self._state()
             if state is None or not (state.runs_eager or state.wait) or state.eager_reason != self._reason:
                 return False
-            for entry in (*state.entries, *state.vain):  # the hook moves what holds to the front of its own list
-                if entry.guards is not None and entry.guards.check(frame_locals):
-                    return False
+            entries = [*state.entries, *state.vain]
+            if len(entries) != self._entries:
+                self._entries = len(entries)
+                self._refuses = refusal([entry.guards for entry in entries if entry.guards is not None])
+            if self._refuses is None or not self._refuses(frame_locals):
+                for entry in entries:  # the hook moves what holds to the front of its own list
+                    if entry.guards is not None and entry.guards.check(frame_locals):
+                        return False
             if not state.runs_eager:
                 state.wait -= 1
             return True

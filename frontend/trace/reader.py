@@ -111,13 +111,14 @@ class Reader(Namespaces):
         known = self._memo.get(id(obj))
         if known is not None:
             first = self._reached.get(id(obj), known.source)
-            if source is not None and first is not None and first != source:
+            if source is None or first is None:
+                if (path := source or first) is not None:
+                    self._guard_again(known, obj, path)
+            elif first != source:
                 if isinstance(first, Cell):
                     self._shared_cells.append((source, first))
                 else:
                     self.guards.same(source, first)
-            elif source is not None and first is None:
-                self._guard_again(known, obj, source)
             return known
         value = self._wrap_new(obj, cls, source)
         if source is not None and value.source is not None and value.source != source:
@@ -126,7 +127,7 @@ class Reader(Namespaces):
         return value
 
     def _guard_again(self, known: Value, obj: Any, source: Source) -> None:
-        """An object first met without a path is now met with one: its identity is what matters."""
+        """An object that is known without a path is met with one as well: its identity is what matters."""
         if (
             isinstance(known, (FunctionValue, ClassValue, BuiltinValue, PythonModuleValue, DisabledValue))
             or known.real() is obj

@@ -45,6 +45,9 @@ has_buckets = set_bucket is not _one_bucket
 
 
 def retired_guard_class() -> type | None:
-    """How torch's own tracer, where it is loaded and shares our bucket, marks entries that it must pass over."""
+    """How torch's own tracer, where it is loaded, marks entries that it must pass over.
+
+    It may meet some of another bucket as well: all threads of a process read and fill the same one at a time.
+    """
     guards = sys.modules.get("torch._dynamo.guards")
-    return None if guards is None or has_buckets else guards.DeletedGuardManagerWrapper
+    return None if guards is None else guards.DeletedGuardManagerWrapper

@@ -51,6 +51,37 @@ def in_threads(count, work):
     return failures
 
 
+def test_threads_leave_the_hook_as_it_was():
+    """The hook has one bucket of entries for all threads, and calls in several leave that of torch's own tracer."""
+    compiled = torchmux.compile(program, backend="eager")
+
+    def work(number):
+        x = torch.ones(3)
+        for _ in range(100):
+            assert torch.equal(compiled(x, 2.0), program(x, 2.0))
+
+    assert not in_threads(4, work)
+    bucket = ti.set_bucket(-1)
+    assert bucket == -1
+
+
+def test_other_threads_use_torchs_own_tracer():
+    def both(x, k):
+        y = (x * k).relu()
+        torchmux.graph_break()
+        return y + k
+
+    ours, torchs = torchmux.compile(both, backend="eager"), torch.compile(both, backend="eager", dynamic=False)
+
+    def work(number):
+        for k in range(6):
+            for x in (torch.ones(3), torch.ones(4)):
+                chosen = torchs if number % 2 else ours
+                assert torch.equal(chosen(x, k), both(x, k))
+
+    assert not in_threads(4, work)
+
+
 def test_eight_threads_with_shapes_of_their_own():
     compiled = torchmux.compile(program, backend="eager")
 

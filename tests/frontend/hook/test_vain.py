@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -181,6 +183,46 @@ def test_steps_of_generators_are_counted_until_nobody_asks_any_more(monkeypatch)
             assert torch.equal(compiled(x), run(x))
         text = str(torchmux.report(compiled))
         assert "20 or more in eager (a generator" in text
+
+
+def test_functions_of_no_tensors_are_counted_until_nobody_asks_any_more(monkeypatch):
+    """They run right all the same, whatever changes, and what they call is captured."""
+    monkeypatch.setattr(vain, "COUNTED", 20)
+
+    x = torch.ones(3)
+
+    class Timer:
+        calls = 0
+        function = staticmethod(torch.sin)
+
+        def __enter__(self):
+            print(end="")
+            self.calls += 1
+            return self
+
+        def __exit__(self, *_):
+            print(end="")
+            self.result = apply(self.function, self.calls)
+
+    def apply(function, calls):
+        return function(x + calls) * 2 + 1
+
+    def run(x, timer):
+        with timer:
+            y = x * 2 + 1
+        return y * timer.calls
+
+    for _ in range(2):  # a second callable counts anew
+        timers = Timer(), Timer()
+        compiled = torchmux.compile(lambda x, timer: run(x, timer), backend="eager")
+        for call in range(30):
+            for timer in timers:
+                timer.function = torch.sin if call < 25 else torch.cos
+            assert torch.equal(compiled(x, timers[0]), run(x, timers[1]))
+            assert torch.equal(timers[0].result, timers[1].result)
+        text = str(torchmux.report(compiled))
+        assert re.search(r"Timer.__enter__: 0 compiled, 2[01] or more in eager \(too few operators", text)
+        assert "apply: 30 compiled" in text
 
 
 def test_the_limit_leaves_compiled_code_in_use(monkeypatch):
