@@ -1,8 +1,8 @@
 """The requirements of the backends that come with torchmux, with the known failures of the underlying compilers.
 
 Each ``BackendSpec`` has what a backend claims (training, dynamic shapes, dtypes, devices), and its ``supports`` asks
-the installed compiler which operators it accepts.  This package lists failures that an adapter cannot avoid.  Each entry
-names a script of this repository that shows the failure with only that compiler.
+the installed compiler which operators it accepts.  This package lists failures that an adapter cannot avoid.  Each
+entry names a script of this repository that shows the failure with only that compiler.
 
 * ``torchs``: failures of torch that backends share; ``inductor``: those of torch's own compiler.
 """
