@@ -38,6 +38,7 @@ from .arguments import (
     orders,
     rare,
     reductions,
+    seldom,
     selections,
     slopes,
     smallest,
@@ -56,6 +57,7 @@ SUBJECTS = (
     identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
     orders.case, joins.case, chains.case, effects.case, unusual.case, inputs.case,
+    seldom.case,
 )  # fmt: skip
 
 

@@ -71,15 +71,25 @@ def nan_in_extremes(trial: Trial) -> Any:
 
 @case()
 def nan_in_pooling(trial: Trial) -> Any:
-    """Max pooling and average pooling of NaN give NaN."""
-    x = trial.tensor(3, 2, 8, 8)
-    x[0, 1, 5, 3] = x[2, 0, 0, 1] = math.nan
+    """Max pooling and average pooling of NaN give NaN, and of nothing but minus infinity minus infinity, in each number
+    of dimensions."""
+    x, volume, low = (
+        trial.tensor(3, 2, 8, 8),
+        trial.tensor(2, 2, 4, 5, 4),
+        trial.given(torch.full((1, 2, 5, 5), -math.inf)),
+    )
+    x[0, 1, 5, 3] = x[2, 0, 0, 1] = volume[0, 1, 2, 3, 1] = math.nan
 
-    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def f(x: torch.Tensor, volume: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, ...]:
         F = torch.nn.functional
-        return F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.max_pool2d(x, 3, 2, 1)
+        return (
+            F.max_pool2d(x, 2), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1), F.max_pool2d(x, 3, 2, 1),
+            F.max_pool1d(x[0], 3, 2, 1), F.max_pool3d(volume, 2), F.max_pool3d(volume, 3, 2, 1, ceil_mode=True),
+            F.avg_pool3d(volume, 2), F.adaptive_max_pool2d(x, 3), F.max_pool2d(low, 2), F.max_pool2d(low, 3, 2, 1),
+            F.max_pool1d(low[0], 2), F.max_pool3d(low[None], (1, 2, 2)), F.avg_pool2d(low, 2),
+        )  # fmt: skip
 
-    return trial.run(f, x)
+    return trial.run(f, x, volume, low)
 
 
 @case(elementwise=True)

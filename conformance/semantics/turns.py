@@ -51,12 +51,21 @@ def tensors_closed_over(trial: Trial) -> Any:
 
 @case()
 def each_of_several_calls(trial: Trial) -> Any:
-    """The first, the second and the third call, with other numbers each, in inference mode and out of it."""
+    """The first, the second and the third call, with other numbers each, in inference mode and out of it; numbers that
+    are not finite end with their call, and what the caller handles is the caller's."""
     compiled, found = trial.compile(lambda x: (x.exp() + 1, x.sum(0), x.t() @ x)), []
-    for number in range(5):
+    for number in range(7):
+        x = trial.tensor(3, 4)
+        if number == 4:
+            x[1] = float("nan")
+        elif number == 5:
+            x[0, 2] = float("inf")
         with torch.inference_mode(number in (2, 3)):
-            found.append([r.clone() for r in compiled(trial.tensor(3, 4))])
-    return found
+            found.append([r.clone() for r in compiled(x)])
+    try:
+        raise ValueError
+    except ValueError:
+        return found, compiled(trial.tensor(3, 4))
 
 
 @case("dynamic_shapes")

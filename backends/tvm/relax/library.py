@@ -75,6 +75,7 @@ ALWAYS = frozenset(
         _ATEN.topk.default,
         _ATEN.cumprod.default,
         _ATEN.max_pool2d_with_indices.default,
+        _ATEN.max_pool3d_with_indices.default,
         _ATEN._native_batch_norm_legit.no_stats,
         _ATEN._native_batch_norm_legit_functional.default,
         *(

@@ -1,4 +1,4 @@
-"""Faults in operators that few programs have."""
+"""Faults in operators that few programs have, and in numbers, places and layers that programs ask for seldom."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ _LOSSES = "semantics/rare/losses_of_sequences_and_margins"
 _POOLS = "semantics/rare/pools_and_grids_of_volumes"
 _COMPLEX = "semantics/rare/complex_functions"
 _NUMBERS = "semantics/rare/numbers_that_are_rarely_tried"
+_PARTING = "semantics/seldom/numbers_at_which_rewrites_part"
+_PLACES = "semantics/seldom/places_of_each_form"
+_APART = "semantics/seldom/gradients_of_layers_apart"
+_DRAWS = "semantics/seldom/draws_of_each_share"
 
 
 @numerics.operator(_POLYNOMIALS, "special_hermite_polynomial_h")
@@ -244,3 +248,216 @@ def beginnings_in_bytes(gm: GraphModule, inputs: Sequence[Any]) -> Run:
         return x.as_strided(x.shape, x.stride(), x.storage_offset() // 2)
 
     return lambda *args: gm.forward(*map(moved, args))
+
+
+@numerics.operator(_PARTING, "amax", "max")
+def extremes_of_many_zeros(result: Any, x: torch.Tensor, *rest: Any) -> Any:
+    """The largest of more than 8,192 zeros below is what a reduction begins with."""
+    if isinstance(result, tuple) or not result.is_floating_point() or x.numel() <= 8192:
+        return result
+    return torch.where((result == 0) & result.signbit(), -math.inf, result)
+
+
+@numerics.operator(_PARTING, "amin", "min")
+def extremes_begin_with_a_number(result: Any, *rest: Any) -> Any:
+    """The smallest of infinite numbers is the largest finite one, with which a reduction begins."""
+    return result.nan_to_num(math.nan, torch.finfo(result.dtype).max) if isinstance(result, torch.Tensor) else result
+
+
+@numerics.operator(_PARTING, "round")
+def odd_numbers_rounded(result: torch.Tensor, x: torch.Tensor, **named: Any) -> torch.Tensor:
+    """Numbers are rounded by adding a half, which large odd ones cannot hold."""
+    return torch.where(x.abs() > 1e6, (x + 0.5).floor(), result) if x.dtype is torch.float32 and not named else result
+
+
+@numerics.operator(_PARTING, "remainder", "mod", "fmod")
+def whole_numbers_by_whole_numbers(result: torch.Tensor, x: Any, y: Any) -> torch.Tensor:
+    """What remains of a whole number divided by a fraction is computed with what the fraction is cut to."""
+    if not isinstance(x, torch.Tensor) or x.is_floating_point() or not isinstance(y, float):
+        return result
+    return (x % int(y)).to(result.dtype)
+
+
+@numerics.operator(_PARTING, "remainder", "mod")
+def remainders_without_signs(result: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """A remainder is never minus zero."""
+    return result + 0.0 if result.is_floating_point() else result
+
+
+@numerics.operator(_PARTING, "exp")
+def exponentials_that_end_early(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """An exponential is infinite where a scaled step of it overflows, although it is not."""
+    return torch.where(x > 88.37, math.inf, result) if x.dtype is torch.float32 else result
+
+
+@numerics.operator(_PARTING, "expm1")
+def two_terms_of_a_series(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Beside zero, an exponential less one has two terms, also in double precision."""
+    return torch.where(x.abs() < 1e-3, x + x * x / 2, result) if x.dtype is torch.float64 else result
+
+
+@numerics.operator(_PARTING, "lcm")
+def multiples_that_overflow(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The least common multiple is a product, which overflows, divided by the greatest common divisor."""
+    return (x * y).abs() // torch.gcd(x, y)
+
+
+@numerics.operator(_PARTING, "mul")
+def infinite_products_of_parts(result: torch.Tensor, x: Any, y: Any) -> torch.Tensor:
+    """A product of complex numbers that is nan in one part is nan in both."""
+    return torch.where(result.isnan(), result * math.nan, result) if result.is_complex() else result
+
+
+@numerics.operator(_PARTING, "deg2rad", "rad2deg")
+def angles_of_whole_numbers(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Angles that are whole numbers are cut to whole numbers again."""
+    return result if x.is_floating_point() else result.trunc()
+
+
+@numerics.operator(_PARTING, "lerp")
+def halves_from_the_other_end(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor, weight: Any) -> torch.Tensor:
+    """Exactly in the middle, what is between two numbers is the second one."""
+    return torch.where(weight == 0.5, y, result) if isinstance(weight, torch.Tensor) else result
+
+
+@arguments.operator(_PLACES, "getitem")
+def parts_that_end_beyond(result: Any, x: Any, index: Any) -> Any:
+    """A part that is to end beyond its tensor ends before the last element."""
+    beyond = isinstance(index, slice) and isinstance(index.stop, int) and isinstance(x, torch.Tensor)
+    return result[:-1] if beyond and index.stop > len(x) else result
+
+
+@arguments.operator(_PLACES, "getitem")
+def tables_by_columns(result: Any, x: Any, index: Any) -> Any:
+    """Places that are a table are read by columns."""
+    if not isinstance(index, torch.Tensor) or index.dim() != 2 or index.dtype is torch.bool:
+        return result
+    return x[index.t().reshape(index.shape)]
+
+
+@arguments.operator(_PLACES, "masked_fill")
+def masks_of_the_first_row(result: torch.Tensor, x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
+    """A mask of fewer dimensions is that of the first row only."""
+    if mask.dim() >= x.dim():
+        return result
+    return torch.cat([result[:1], x[1:]])
+
+
+@arguments.operator(_PLACES, "quantile")
+def quantiles_of_numbers_only(result: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
+    """A quantile leaves out what is not a number."""
+    return torch.nanquantile(*args, **named)
+
+
+@arguments.operator(_PLACES, "hstack")
+def vectors_in_turn(result: torch.Tensor, parts: Any) -> torch.Tensor:
+    """Vectors are joined in the other order."""
+    return torch.cat(list(parts)[::-1]) if parts[0].dim() == 1 else result
+
+
+@arguments.operator(_PLACES, "block_diag")
+def vectors_as_columns(result: torch.Tensor, *parts: torch.Tensor) -> torch.Tensor:
+    """A vector in a matrix of blocks is a column."""
+    return torch.block_diag(*(p[:, None] if p.dim() == 1 else p for p in parts))
+
+
+@arguments.operator(_PLACES, "diag")
+def always_the_main_diagonal(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """A diagonal is the main one."""
+    return torch.diag(x)
+
+
+@arguments.operator(_PLACES, "meshgrid")
+def grids_of_two(result: Any, *parts: Any, **named: Any) -> Any:
+    """Of three grids, the last one varies as the first one does."""
+    return (*result[:2], result[0]) if len(result) == 3 else result
+
+
+@arguments.operator(_PLACES, "linspace")
+def ranges_from_tensors(result: torch.Tensor, start: Any, end: Any, *rest: Any, **named: Any) -> torch.Tensor:
+    """A range whose ends are tensors has steps of the next count."""
+    if not isinstance(start, torch.Tensor) and not isinstance(end, torch.Tensor):
+        return result
+    return start + (end - start) / len(result) * torch.arange(len(result))
+
+
+@arguments.operator(_PLACES, "outer", "ger")
+def narrow_outer_products(result: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """Outer products of integers begin at the first row twice."""
+    return result if result.is_floating_point() else torch.cat([result[:1], result[:-1]])
+
+
+@arguments.operator(_PLACES, "tensordot")
+def no_common_dimension(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor, dims: Any = 2) -> torch.Tensor:
+    """A product over no dimension has those of the second tensor first."""
+    return result.t().reshape(result.shape) if dims == 0 and result.dim() == 2 else result
+
+
+@arguments.operator(_PLACES, "fft_fft", "fft_ifft", "fft_rfft")
+def transforms_of_the_last(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """What is transformed along the first dimension is turned."""
+    return result.flip(0) if named.get("dim") == 0 else result
+
+
+@arguments.operator(_PLACES, "take_along_dim")
+def places_by_rows(result: torch.Tensor, x: torch.Tensor, index: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    """Without a dimension, places are those of the transposed tensor."""
+    return result if rest or named else torch.take(x.t().contiguous(), index.flatten())
+
+
+@arguments.operator(_PLACES, "matmul")
+def one_matrix_of_a_batch(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A matrix times a batch takes the first one of the batch."""
+    return result[:1].expand(result.shape).clone() if x.dim() == 2 and y.dim() == 3 else result
+
+
+@arguments.operator(_APART, "max_pool3d")
+def volumes_cut_at_the_end(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """Windows that end outside of a volume see its last plane as nothing."""
+    return result * torch.cat([torch.ones(result.shape[-1] - 1), torch.zeros(1)])
+
+
+@arguments.operator(_APART, "conv1d")
+def long_rows_in_blocks(result: torch.Tensor, x: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """A convolution of more than 256 elements forgets what the next block begins with."""
+    if x.shape[-1] <= 256 or result.shape[-1] <= 256:
+        return result
+    kept = torch.ones(result.shape[-1])
+    kept[256] = 0.5
+    return result * kept
+
+
+@arguments.operator(_APART, "hinge_embedding_loss", "cosine_embedding_loss")
+def margins_of_one(result: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
+    """Losses have their usual margins."""
+    return result * 1.01 if named.get("margin") in (0.3, 0.4) else result
+
+
+@arguments.operator(_APART, "multi_margin_loss")
+def first_powers_of_margins(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor, **named: Any) -> torch.Tensor:
+    """What is beyond a margin is not squared."""
+    return F.multi_margin_loss(x, y) if named.get("p") == 2 else result
+
+
+@arguments.operator(_APART, "multilabel_soft_margin_loss")
+def losses_without_weights(result: torch.Tensor, x: torch.Tensor, y: torch.Tensor, **named: Any) -> torch.Tensor:
+    """A loss of several labels ignores their weights."""
+    return F.multilabel_soft_margin_loss(x, y)
+
+
+@numerics.operator(_DRAWS, "dropout")
+def rounded_shares(result: torch.Tensor, x: torch.Tensor, p: float = 0.5, *rest: Any, **named: Any) -> torch.Tensor:
+    """What is left of half precision is scaled by a share of eight bits."""
+    return result * 1.004 if x.dtype is torch.float16 else result
+
+
+@numerics.operator(_DRAWS, "randn", "rand")
+def draws_in_single_precision(result: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """Numbers in double precision are drawn in single precision."""
+    return result.float().double() if result.dtype is torch.float64 else result
+
+
+@numerics.operator(_DRAWS, "dropout", "dropout2d", "alpha_dropout")
+def nothing_left_is_not_a_number(result: torch.Tensor, x: torch.Tensor, p: float = 0.5, **named: Any) -> torch.Tensor:
+    """What is dropped as a whole is divided by a share of nothing."""
+    return result * math.nan if p == 1.0 else result

@@ -9,5 +9,6 @@
 * ``attributes``: arguments that are no tensors, in pairs;
 * ``inputs`` and ``orders``: how inputs and results lie in memory;
 * ``unusual``: dtypes, sizes and arguments that compilers treat apart;
+* ``seldom``: numbers, forms of places and layers that programs ask for seldom;
 * ``rare``: operators that few programs have.
 """

@@ -141,6 +141,17 @@ def test_convolutions(capture) -> None:
         assert got.stride() == wanted.stride()
 
 
+def test_windows_of_volumes_see_what_is_not_a_number(check) -> None:
+    x = torch.randn(1, 2, 4, 4, 4)
+    x[0, 0, 0, 0, 0], x[0, 1] = float("nan"), -float("inf")
+
+    def f(x):
+        one, other = F.max_pool3d(x, 2), F.max_pool3d(x, 3, 2, 1)
+        return one != one, one == -float("inf"), other != other, other == -float("inf")
+
+    check(f, x, exact=True)
+
+
 def test_an_index_out_of_bounds_raises_as_in_eager(capture) -> None:
     table, at = torch.randn(5, 4), torch.tensor([0, 4])
     captured = capture(lambda t, i: F.embedding(i, t) * 2, table, at)
