@@ -365,12 +365,12 @@ def subnormal_numbers(trial: Trial) -> Any:
 
 @_threads()
 def numbers_of_threads(trial: Trial) -> Any:
-    """Results are right with one to four threads of torch, in any order, and the number stays what it was."""
+    """Results are right with one, two and four threads of torch, in any order, and the number stays what it was."""
     compiled, found = trial.compile(lambda x, y: ((x @ y).relu(), x.sum(0), x.sum(), x.softmax(-1))), []
     x, y = trial.tensor(300, 257), trial.tensor(257, 130)
     before = torch.get_num_threads()
     try:
-        for number in (2, 4, 1, 3):
+        for number in (1, 2, 4, 1):
             torch.set_num_threads(number)
             found.append((compiled(x, y), torch.get_num_threads()))
     finally:

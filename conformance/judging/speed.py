@@ -21,6 +21,9 @@ LEAST = 1e-3
 TIMES = 3.0
 """So many times eager's time is slow."""
 
+LONG = 0.1
+"""Seconds beside which what only a first call does is little."""
+
 _ROUNDS, _MORE, _LONGEST = 3, 7, 20.0
 
 
@@ -40,10 +43,14 @@ def slowest(calls: Iterable[tuple[Callable[..., Any], Call]]) -> tuple[float, fl
 
 def _beside(original: Callable[..., Any], call: Call) -> tuple[float, float] | None:
     theirs = call.prepared(original)
-    if _seconds(theirs) < LEAST or (eager := _seconds(theirs)) < LEAST:
+    eager = _seconds(theirs)
+    if eager < LONG:
+        eager = min(eager, _seconds(theirs) if eager >= LEAST else 0.0)
+    if eager < LEAST:
         return None
     ours = call.prepared(call.function)
-    _seconds(ours)
+    if 2 * (compiled := _seconds(ours)) <= TIMES * eager:  # not even its first call here is slow
+        return compiled / eager, eager
     compiled = float("inf")
     for number in range(_ROUNDS + _MORE):
         eager, compiled = min(eager, _seconds(theirs)), min(compiled, _seconds(ours))
