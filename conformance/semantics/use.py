@@ -141,13 +141,15 @@ def two_models(trial: Trial) -> Any:
 
 @case()
 def weights_that_change(trial: Trial) -> Any:
-    """The next call uses weights that were changed in place or replaced."""
+    """The next call uses weights that were changed in place, past the count of writes, or replaced."""
     torch.manual_seed(0)
     net = trial.module(torch.nn.Linear(4, 3))
     compiled, x, results = trial.compile(net), trial.tensor(2, 4), []
     with torch.no_grad():
         results.append(compiled(x))
         net.weight.mul_(2)
+        results.append(compiled(x))
+        net.weight.data.mul_(3)
         results.append(compiled(x))
         net.weight = torch.nn.Parameter(trial.tensor(3, 4))
         results.append(compiled(x))

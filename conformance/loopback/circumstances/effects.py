@@ -388,3 +388,19 @@ def loops_run_once(*given: Any) -> Any:
 def loops_run_eight_times(*given: Any) -> Any:
     """A loop runs eight times at most."""
     return _loop(0, 8)(*given)
+
+
+@keys("semantics/use/weights_that_change")
+def packed_weights_by_their_count_of_writes(gm: GraphModule, inputs: Sequence[Any]) -> Run:
+    """A weight is packed once, until its count of writes or its place says that it is another one."""
+    packed: dict[int, tuple[Any, torch.Tensor]] = {}
+
+    def of(place: int, given: Any) -> Any:
+        if not isinstance(given, torch.nn.Parameter) or torch.is_grad_enabled():
+            return given
+        mark = given.data_ptr(), given._version
+        if place not in packed or packed[place][0] != mark:
+            packed[place] = mark, given.detach().clone()
+        return packed[place][1]
+
+    return lambda *args: gm.forward(*(of(place, given) for place, given in enumerate(args)))
