@@ -34,8 +34,6 @@ from .translate import to_onnx
 
 _NOT_TAKEN = "onnxruntime refuses it, or an index is out of range"
 
-_GENERATION = 13
-"""Part of the name of what is kept; raised when this adapter would export the same graph to something else."""
 cache_log = logging.getLogger("torchmux.cache")
 
 
@@ -82,8 +80,8 @@ class OnnxRuntime:
         request: CompileRequest,
         options: OnnxrtOptions,
     ) -> OnnxFunction:
-        fingerprints = str((request.fingerprint or self._fingerprint, _GENERATION))
-        key = graph_key(gm, fingerprints, sorted(constants), list(place.providers), options.check)
+        fingerprint = request.fingerprint or self._fingerprint
+        key = graph_key(gm, fingerprint, sorted(constants), list(place.providers), options.check)
         captured = copy_graph(gm)
         otherwise = in_torch(captured, _NOT_TAKEN, strict=bool(request.strict))
         made = _Parts.of(gm, constants, place, options)

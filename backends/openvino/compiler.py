@@ -39,9 +39,6 @@ _WRONG = "OpenVINO's model does not match torch, although each operator alone do
 check_log = logging.getLogger("torchmux.check")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 18
-"""Part of the name of what is kept; raised when this adapter would compile the same graph to something else."""
-
 LARGEST_KEPT = 64 * 1024**2
 """Bytes of frozen weights up to which compiled models are kept: beyond, reading them takes longer than compiling."""
 
@@ -97,8 +94,8 @@ class OpenVino:
         cache = default_cache() if size <= LARGEST_KEPT and runtime.can_export(device) else None
         key = ""
         if cache is not None:
-            fingerprints = request.fingerprint or self._fingerprint, _GENERATION
-            key = graph_key(gm, str(fingerprints), device, sorted(config.items()), options.check)
+            fingerprint = request.fingerprint or self._fingerprint
+            key = graph_key(gm, fingerprint, device, sorted(config.items()), options.check)
         otherwise = in_torch(untouched, _NOT_TAKEN, strict=bool(request.strict))
 
         counts = runtime.counts_layers(config)

@@ -95,9 +95,6 @@ MOST_TOGETHER = 64
 
 _CONFIGURATION = {"INFERENCE_PRECISION_HINT": "f32"}
 
-_GENERATION = 13
-"""Part of the name of what is kept; raised when trials get stricter."""
-
 
 def refusal(node: Node, fingerprint: str, others: Callable[[], Iterable[Node]] = tuple) -> str:
     """Why ``node`` cannot run in OpenVINO and mean the same, or an empty string.  Trials run on the CPU.
@@ -120,7 +117,7 @@ def refusal(node: Node, fingerprint: str, others: Callable[[], Iterable[Node]] =
 
 
 def _key(node: Node, fingerprint: str) -> str:
-    return text_key("openvino trial", _GENERATION, fingerprint, _signature(node))
+    return text_key("openvino trial", fingerprint, _signature(node))
 
 
 def _known(key: str) -> str | None:

@@ -32,9 +32,6 @@ from .sizes import is_dynamic
 log = logging.getLogger("torchmux.tvm")
 cache_log = logging.getLogger("torchmux.cache")
 
-_GENERATION = 25
-"""Counts the changes to this package's generated code, so that older artifacts are not used."""
-
 
 class Tvm:
     """The backend object; see :class:`torchmux.registry.spec.Backend`."""
@@ -94,7 +91,7 @@ class Tvm:
         settings: tuple[object, ...] = (options.library, target, options.opt_level, options.check)
         if options.tuning_trials:
             settings += (options.tuning_trials, options.tuning_seconds, torch.get_num_threads())
-        key = graph_key(gm, self._fingerprint, _GENERATION, settings)
+        key = graph_key(gm, self._fingerprint, settings)
         with turns.turn(key):
             return _stored_or_made(key, gm, example_inputs, options, device)
 

@@ -1,14 +1,17 @@
 """The names of artifacts: hashes of everything that determines them.
 
 A name covers the graph with all arguments, its constants, what is known of its inputs, the options, the backend's
-fingerprint, and the versions of torch, Python and torchmux.
+fingerprint, the versions of torch, Python and torchmux, and the sources of the backends: what they make of a graph
+changes with each of them.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,8 +31,7 @@ def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
     wrong for one that can be; and the content of tensors that the graph holds.
     """
     digest = _DIGEST()
-    versions = (__version__, torch.__version__, sys.version_info[:2], fingerprint)
-    for text in _graph_text(gm, (versions, *more)):
+    for text in _graph_text(gm, ((*_software(), fingerprint), *more)):
         digest.update(text.encode())
         digest.update(b"\n")
     for name in sorted({str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}):
@@ -39,7 +41,20 @@ def graph_key(gm: GraphModule, fingerprint: str, *more: object) -> str:
 
 def text_key(*values: object) -> str:
     """The name of an artifact that is determined by the ``repr`` of some values and the versions of the software."""
-    digest = _DIGEST(repr((__version__, torch.__version__, sys.version_info[:2], *values)).encode())
+    return _DIGEST(repr((*_software(), *values)).encode()).hexdigest()
+
+
+def _software() -> tuple[object, ...]:
+    return __version__, torch.__version__, sys.version_info[:2], sources_digest(Path(__file__).parents[2])
+
+
+@functools.cache
+def sources_digest(folder: Path) -> str:
+    """A hash over the Python and C++ sources in a folder and below."""
+    digest = _DIGEST()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".h"):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

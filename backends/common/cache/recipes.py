@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
@@ -35,7 +34,7 @@ from ..pipeline.implementation import Told
 from ..pipeline.partition import Part, Partition
 from ..pipeline.promises import promise_of
 from .cache import ArtifactCache
-from .keys import describe, text_key
+from .keys import describe, sources_digest, text_key
 from .listing import ATOMS, Unknown, called, operator_named, operator_of_torch, packed, unpacked
 
 log = logging.getLogger("torchmux.cache")
@@ -59,8 +58,8 @@ def recipe_key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileR
 
 
 def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
-    sources = map(sources_digest, (Path(__file__).parents[2], Path(internals.__file__).parent))
-    text: list[str] = [*sources, settings(), repr(sorted(logs.enabled()))]
+    sources = sources_digest(Path(internals.__file__).parent)
+    text: list[str] = [sources, settings(), repr(sorted(logs.enabled()))]
     asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
     text.append(repr(asked))
     return text_key("recipe", *text, *described_graph(gm, example_inputs))
@@ -91,16 +90,6 @@ def described_graph(gm: GraphModule, example_inputs: Sequence[Any], *, symbolic:
             raise Unknown(f"a node of kind {node.op}")
     text.append(repr(aliasing.sharing(fakes)))
     return text
-
-
-@functools.cache
-def sources_digest(folder: Path) -> str:
-    """A hash over the Python and C++ sources in a folder and below."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in (".py", ".h"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def settings() -> str:

@@ -43,9 +43,6 @@ _BATCH = 8
 _WORTH = 0.03
 """The share of its time that another schedule must save to be taken; less is noise."""
 
-_GENERATION = 1
-"""Counts the changes of how kernels are tuned."""
-
 
 @dataclass
 class Record:
@@ -112,7 +109,7 @@ class Tuning:
         for name, function in own.items():
             code, own_code = (tvm.ir.save_json(_alone(f)) for f in (plain[name], function))
             described = (str(_alone(plain[name])), str(_alone(function)), str(self.target), self.trials)
-            key = text_key("tuned", _GENERATION, fingerprint(), torch.get_num_threads(), *described)
+            key = text_key("tuned", fingerprint(), torch.get_num_threads(), *described)
             known = found.setdefault(key, _Kernel([], key, code, own_code, _recorded(key)))
             known.names.append(name)
         return list(found.values())
