@@ -263,7 +263,9 @@ class _Patches:
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
     counts: tuple[int, ...]
-    made: Value | None = None  # the columns of the image, where both gradients read them
+    made: Value | None = (
+        None  # the rows of an image that lies by channels, or the columns, where both gradients read them
+    )
 
     @property
     def count(self) -> int:
@@ -290,6 +292,8 @@ class _Patches:
 
     def rows(self, image: Value) -> Value:
         """The windows of all images as rows of one matrix, in the order of :meth:`matrix`."""
+        if self.made is not None and _lies_by_channels(image):
+            return self.made
         windows = self._by_channels(self.of(image)) if _lies_by_channels(image) else self.of(image)
         return windows.view((image.sizes[0] * self.count, image.sizes[1] * self.taps))
 
@@ -326,9 +330,11 @@ class _Patches:
 
     def both(self, image: Value, weight: Value) -> _Patches:
         """These windows for :meth:`collected` and :meth:`correlated`, which then read one copy of the image."""
-        if self.taps == 1 or self._collects_rows(image, weight):
+        by_channels = _lies_by_channels(image)
+        if self.taps == 1 or _is_half(image) or (self._collects_rows(image, weight) and not by_channels):
             return self
-        return dataclasses.replace(self, made=self.program.realize(self.columns(image)))
+        read = self.rows(image) if by_channels else self.columns(image)
+        return dataclasses.replace(self, made=self.program.realize(read))
 
     def spread(self, parts: Value, weight: Value, sizes: Sequence[Index]) -> Value:
         """The image of ``sizes``: the transposed convolution of ``parts``, and the gradient for an image."""
@@ -362,15 +368,23 @@ class _Patches:
         n = parts.sizes[0]
         channels, elements = int(sizes[0]), int(sizes[1]) * self.taps  # type: ignore[arg-type]
         few = _is(n, 1) or (channels + elements) * self.count < channels * elements
-        if _is_half(parts) or (few and self.made is None):
+        if _is_half(parts) or (few and (self.made is None or _lies_by_channels(image))):
             left = parts.permute((1, 0, *range(2, parts.rank))).view((channels, n * self.count))
-            found = self._product(left, self.rows(image))
-            if not _lies_by_channels(image):
-                return found.view(sizes)
-            return _channels_second(found.view((channels, *self.sizes, image.sizes[1])))
+            return self._of_weight(self._product(left, self.rows(image)), image, sizes)
         # A matrix for each image is less to write than a copy of the images side by side.
-        found = self._product(parts.view((n, channels, self.count)), self.columns(image).permute((0, 2, 1)))
-        return self.program.reduce("sum", found, [0], found.dtype, lambda node: node).view(sizes)
+        if _lies_by_channels(image):
+            right = self.rows(image).view((n, self.count, elements))
+        else:
+            right = self.columns(image).permute((0, 2, 1))
+        found = self._product(parts.view((n, channels, self.count)), right)
+        total = self.program.reduce("sum", found, [0], found.dtype, lambda node: node)
+        return self._of_weight(total, image, sizes)
+
+    def _of_weight(self, found: Value, image: Value, sizes: Sequence[Index]) -> Value:
+        """A matrix in the order of :meth:`matrix` as a weight of ``sizes``."""
+        if not _lies_by_channels(image):
+            return found.view(sizes)
+        return _channels_second(found.view((sizes[0], *self.sizes, image.sizes[1])))
 
     def _product(self, left: Value, right: Value) -> Value:
         return product(self.program, left, right, exact=True)

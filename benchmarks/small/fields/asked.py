@@ -434,8 +434,19 @@ _step("tv", lambda x: (x[..., 1:] - x[..., :-1]).abs().mean() + (x[..., 1:, :] -
       T(2, 3, 64, 64))  # fmt: skip
 _step("quantile", lambda x, y: torch.stack([torch.maximum(q * (y - x[:, i]), (q - 1) * (y - x[:, i])).mean()
       for i, q in enumerate((0.1, 0.5, 0.9))]).sum(), T(512, 3), T(512))  # fmt: skip
-_step("weighted-mse", lambda x, y, w: (w * (x - y).square()).sum() / w.sum(), T(64, 50), T(64, 50), T(64, 50, low=0.0, high=1.0))
-_step("spectral-loss", lambda x, y: (torch.fft.rfft(x).abs() - torch.fft.rfft(y).abs()).square().mean(), T(16, 512), T(16, 512))
+_step(
+    "weighted-mse",
+    lambda x, y, w: (w * (x - y).square()).sum() / w.sum(),
+    T(64, 50),
+    T(64, 50),
+    T(64, 50, low=0.0, high=1.0),
+)
+_step(
+    "spectral-loss",
+    lambda x, y: (torch.fft.rfft(x).abs() - torch.fft.rfft(y).abs()).square().mean(),
+    T(16, 512),
+    T(16, 512),
+)
 
 
 # Updates
@@ -500,7 +511,11 @@ def _clip(gradients):
 
 
 infer("asked/clip", lambda *g: _clip(g), *[T(96, 96) for _ in range(8)])
-infer("asked/average", lambda *w: [a.lerp(b, 0.01) for a, b in zip(w[::2], w[1::2], strict=True)], *[T(64, 64) for _ in range(12)])
+infer(
+    "asked/average",
+    lambda *w: [a.lerp(b, 0.01) for a, b in zip(w[::2], w[1::2], strict=True)],
+    *[T(64, 64) for _ in range(12)],
+)
 
 
 # Numbers in few bits, and integers
@@ -530,7 +545,9 @@ _both("fake-quantized", _fake, T(256, 256), T(256, 1, low=0.01, high=0.1))
 _ask("popcount", lambda x: sum((x >> i) & 1 for i in range(8)), T(20000, dtype=u8))
 _ask("hash", lambda x: ((x ^ (x >> 16)) * 73244475 ^ (x >> 13)) & 1023, T(20000, dtype=i64, low=0, high=10**6))
 _ask("prefix-i64", lambda x: x.cumsum(-1) - x, T(64, 512, dtype=i64))
-_ask("bucket-embedding", lambda x, edges, w: w[torch.bucketize(x, edges)], T(4000), torch.linspace(-2, 2, 31), T(32, 16))
+_ask(
+    "bucket-embedding", lambda x, edges, w: w[torch.bucketize(x, edges)], T(4000), torch.linspace(-2, 2, 31), T(32, 16)
+)
 _ask("hours", lambda t: torch.stack((t // 3600, t // 60 % 60, t % 60), -1), T(10000, dtype=i64, low=0, high=86399))
 _ask("modes", lambda x: F.one_hot(x, 12).sum(1).argmax(-1), T(500, 24, dtype=i64, low=0, high=11))
 
@@ -543,11 +560,24 @@ _ask("softmax-columns", lambda x: x.softmax(0), T(500, 200))
 _ask("gelu-bf16", lambda x, b: F.gelu(x + b) * x, T(128, 1024, dtype=bf16), T(1024, dtype=bf16))
 _ask("norm-f16", lambda x, w: F.rms_norm(x, (512,), w) + x, T(128, 512, dtype=f16), T(512, dtype=f16))
 _ask("shuffled", lambda x: F.pixel_shuffle(F.channel_shuffle(x, 4), 2), T(2, 32, 32, 32))
-_ask("window-roll", lambda x: x.roll((-3, -3), (1, 2)).view(2, 8, 7, 8, 7, 48).transpose(2, 3).flatten(0, 2).flatten(1, 2).contiguous(), T(2, 56, 56, 48))
+_ask(
+    "window-roll",
+    lambda x: x.roll((-3, -3), (1, 2)).view(2, 8, 7, 8, 7, 48).transpose(2, 3).flatten(0, 2).flatten(1, 2).contiguous(),
+    T(2, 56, 56, 48),
+)
 _ask("pairwise", lambda x: (x[:, None] - x).square().sum(-1).sqrt(), T(200, 16))
-_ask("top-5-accuracy", lambda x, y: (x.topk(5, -1)[1] == y[:, None]).any(-1).float().mean(), T(256, 1000), T(256, dtype=i64, low=0, high=999))
+_ask(
+    "top-5-accuracy",
+    lambda x, y: (x.topk(5, -1)[1] == y[:, None]).any(-1).float().mean(),
+    T(256, 1000),
+    T(256, dtype=i64, low=0, high=999),
+)
 _ask("running-max", lambda x: (x.cummax(-1)[0] - x).amax(-1), T(100, 400))
 _ask("polynomial", lambda x: ((((0.1 * x + 0.2) * x - 0.3) * x + 0.4) * x).tanh(), T(100000))
 _ask("standardized", lambda x: (x - x.mean(0)) / x.std(0).clamp(min=1e-6), T(2000, 24))
 _ask("correlation", lambda x: torch.corrcoef(x.t()), T(1000, 32))
-_ask("ema", lambda x: torch.stack([x[:, :i + 1].mul(0.9 ** torch.arange(i, -1, -1)).sum(1) for i in range(16)], 1), T(128, 16))
+_ask(
+    "ema",
+    lambda x: torch.stack([x[:, : i + 1].mul(0.9 ** torch.arange(i, -1, -1)).sum(1) for i in range(16)], 1),
+    T(128, 16),
+)
