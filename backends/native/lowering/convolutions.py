@@ -97,7 +97,7 @@ def _is_filter(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...])
     if weight.sizes[:2] == (groups, 1) and x.sizes[1] == groups:
         return ctx.program.forms.filters(weight.numel // groups)
     if groups == 1 and ctx.dtype is torch.float32 and weight.numel == index.product(weight.sizes[:2]):
-        if all(s >= _SHARED for s in weight.sizes[:2]):
+        if all(type(s) is int and s >= _SHARED for s in weight.sizes[:2]):
             return False
     together = image_layout(x) is not None or ctx.strides() != index.contiguous_strides(ctx.sizes())
     terms: Any = index.product(weight.sizes[1:])

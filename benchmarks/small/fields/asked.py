@@ -1,4 +1,4 @@
-"""What engineers ask of a compiler first: layers, decoding, graphs, images, losses and updates in the sizes of a product."""
+"""What engineers ask of a compiler first: layers, decoding, graphs, images, losses, updates, in usual sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from small.case import Case, T, bf16, case, f16, f32, i8, i32, i64, infer, module, train, u8
+from small.case import Case, T, bf16, case, f16, i8, i64, infer, module, train, u8
 
 
 def _ask(name, function, *inputs, **options):
@@ -106,8 +106,9 @@ for _training in (False, True):
     module(f"asked/llama{_end}", lambda: _Block(256, 8, 2), T(2, 64, 256), training=_training)
     module(f"asked/llama-bf16{_end}", lambda: _Block(256, 8, 2), T(2, 64, 256, dtype=bf16), training=_training,
            dtype=bf16, tolerance=6e-2)  # fmt: skip
-    module(f"asked/encoder-autocast{_end}", lambda: nn.TransformerEncoderLayer(192, 6, 384, 0.0, "gelu", batch_first=True,
-           norm_first=True), T(2, 50, 192), training=_training, autocast=bf16, tolerance=6e-2)  # fmt: skip
+    module(f"asked/encoder-autocast{_end}", lambda: nn.TransformerEncoderLayer(192, 6, 384, 0.0, "gelu",
+           batch_first=True, norm_first=True), T(2, 50, 192), training=_training, autocast=bf16,
+           tolerance=6e-2)  # fmt: skip
     module(f"asked/lstm-2-layers{_end}", lambda: nn.LSTM(48, 64, 2, batch_first=True), T(8, 24, 48), training=_training)
     module(f"asked/gru-cell{_end}", lambda: nn.GRUCell(96, 128), T(16, 96), T(16, 128), training=_training)
     module(f"asked/batch-norm-1d{_end}", lambda: nn.Sequential(nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU(),
@@ -117,7 +118,8 @@ for _training in (False, True):
     module(f"asked/stem{_end}", lambda: nn.Sequential(nn.Conv2d(3, 32, 7, 2, 3), nn.BatchNorm2d(32), nn.ReLU(),
            nn.MaxPool2d(3, 2, 1)), T(2, 3, 96, 96), training=_training, tolerance=1e-3)  # fmt: skip
     module(f"asked/upsampling{_end}", lambda: nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"),
-           nn.Conv2d(32, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.SiLU()), T(2, 32, 24, 24), training=_training)  # fmt: skip
+           nn.Conv2d(32, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.SiLU()), T(2, 32, 24, 24),
+           training=_training)  # fmt: skip
     module(f"asked/tcn{_end}", lambda: nn.Sequential(nn.Conv1d(32, 64, 3, dilation=4, padding=4), nn.LeakyReLU(0.1),
            nn.Conv1d(64, 32, 1)), T(8, 32, 200), training=_training)  # fmt: skip
 
@@ -259,7 +261,8 @@ _both("edge-conv", _edge, T(300, 16), T(32, 32), T(300, 8, dtype=i64, low=0, hig
 _both("sage-mean", lambda x, w, v, near: F.normalize(x @ w + x[near].mean(1) @ v, dim=-1), T(400, 32), T(32, 48),
       T(32, 48), T(400, 10, dtype=i64, low=0, high=399))  # fmt: skip
 _both("segment-mean", lambda x, at: torch.zeros(64, 32).index_add(0, at, x) /
-      torch.bincount(at, minlength=64).clamp(min=1)[:, None], T(2000, 32), T(2000, dtype=i64, low=0, high=63))  # fmt: skip
+      torch.bincount(at, minlength=64).clamp(min=1)[:, None], T(2000, 32),
+      T(2000, dtype=i64, low=0, high=63))  # fmt: skip
 
 
 # Images and sound, before and after
