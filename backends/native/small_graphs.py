@@ -12,11 +12,11 @@ The model lists what torch would run, forward and backward, on fake tensors, and
 * the memory that fusion saves: each operator but the first of a pass reads and writes a tensor more (:data:`_TRAFFIC`).
 
 Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,536 elements and to each operator alone,
-on one core of a Xeon (Sapphire Rapids); those of convolutions and of decompositions of matrices to 64 more.  An operator
-that :data:`_SLOWER` does not name has not been measured, and its graph is compiled.  So is a graph that writes to a
-tensor, has tensors of other devices or of other dtypes, or reads large tensors that do not lie in rows, unless these are
-images in channels last and all is done by pixels.  Sizes that are symbolic may be of any value: then fusion must save
-nothing and no kernel of torch's may be slower.
+on one core of a Xeon (Sapphire Rapids); those of convolutions and of decompositions of matrices to 64 more.  An
+operator that :data:`_SLOWER` does not name has not been measured, and its graph is compiled.  So is a graph that writes
+to a tensor, has tensors of other devices or of other dtypes, or reads large tensors that do not lie in rows, unless
+these are images in channels last and all is done by pixels.  Sizes that are symbolic may be of any value: then fusion
+must save nothing and no kernel of torch's may be slower.
 """
 
 from __future__ import annotations
