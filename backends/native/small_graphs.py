@@ -12,10 +12,11 @@ The model lists what torch would run, forward and backward, on fake tensors, and
 * the memory that fusion saves: each operator but the first of a pass reads and writes a tensor more (:data:`_TRAFFIC`).
 
 Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,536 elements and to each operator alone,
-on one core of a Xeon (Sapphire Rapids).  An operator that :data:`_SLOWER` does not name has not been measured, and its
-graph is compiled.  So is a graph that writes to a tensor, has tensors of other devices or of other dtypes, or reads
-large tensors that do not lie in rows.  Sizes that are symbolic may be of any value: then fusion must save nothing and
-no kernel of torch's may be slower.
+on one core of a Xeon (Sapphire Rapids); those of convolutions and of decompositions of matrices to 64 more.  An
+operator that :data:`_SLOWER` does not name has not been measured, and its graph is compiled.  So is a graph that writes
+to a tensor, has tensors of other devices or of other dtypes, or reads large tensors that do not lie in rows, unless
+these are images in channels last and all is done by pixels.  Sizes that are symbolic may be of any value: then fusion
+must save nothing and no kernel of torch's may be slower.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _SMALL, _ROW = 1024, 64
 
 _VIEWS = frozenset(
     ("t", "view", "expand", "unsqueeze", "squeeze", "slice", "transpose", "permute", "select", "_unsafe_view")
+    + ("diagonal",)
 )
 _NOTHING = frozenset(("detach", "alias", "ones_like", "prim::device"))
 _FIXED: Mapping[str, float] = MappingProxyType(
@@ -91,8 +93,20 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "new_zeros": (0.1, 0.1), "scalar_tensor": (0, 0), "scatter_add": (0.1, 0.1), "stack": (0, 0),
         # products, by the same library
         "addmm": (0, 0), "bmm": (0, 0), "mm": (0, 0),
+        # what both call torch's kernels for
+        "_linalg_check_errors": (0, 0), "_linalg_det": (0, 0), "_linalg_eigh": (0, 0), "_linalg_slogdet": (0, 0),
+        "_linalg_solve_ex": (0, 0), "_linalg_svd": (0, 0), "linalg_cholesky_ex": (0, 0), "linalg_inv_ex": (0, 0),
+        "linalg_lu_solve": (0, 0), "linalg_solve_triangular": (0, 0), "diag_embed": (0.3, 0.3), "tril": (0.3, 0.3),
+        "triu": (0.3, 0.3),
+        "convolution": (0.05, math.inf), "convolution_backward": (0.05, math.inf),
     }
 )  # fmt: skip
+
+_CALLED = 5.0
+"""What compiled code takes for a call of torch's operator in Python, beyond what torch takes for it."""
+
+_LIBRARY = frozenset(name for name in _SLOWER if "linalg" in name or name.startswith("convolution"))
+"""What compiled code calls in this way."""
 
 _COLUMN = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 1}
 
@@ -136,7 +150,8 @@ def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[f
         if spent is None:
             return None
         eager += spent
-    return eager, _COMPILED + _COMPILED_GRADIENT * len(leaves)
+    called = sum(name in _LIBRARY for listed in passes for name, *_ in listed.ran)
+    return eager, _COMPILED + _COMPILED_GRADIENT * len(leaves) + _CALLED * called
 
 
 class _Listed(internals.TorchDispatchMode):
@@ -158,6 +173,8 @@ class _Listed(internals.TorchDispatchMode):
             name = name.removesuffix("_")
         floats = [t.dtype for t in tensors if t.dtype.is_floating_point]
         largest = max(tensors, key=torch.Tensor.numel, default=None)
+        if name.startswith("convolution"):
+            self.is_known &= not _is_ours(func, args, kwargs)
         if largest is not None and name not in _NOTHING:
             self.is_known &= all(t.device.type == "cpu" for t in tensors) and all(d in _COLUMN for d in floats)
             self.ran.append((name, floats[0] if floats else torch.float32, largest.numel()))
@@ -183,10 +200,40 @@ class _Listed(internals.TorchDispatchMode):
         return fixed + work
 
 
+_BY_PIXELS = frozenset(
+    ("conv2d", "convolution", "relu", "relu_", "sigmoid", "tanh", "silu", "hardswish", "leaky_relu", "relu6", "add")
+)
+"""What takes as long for images in channels last as for others: most of these walk memory as it lies."""
+
+
+def _is_by_pixels(gm: GraphModule) -> bool:
+    calls = (n for n in gm.graph.nodes if n.op not in ("placeholder", "output", "get_attr"))
+    names = {n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "") for n in calls}
+    return names <= _BY_PIXELS
+
+
+def _is_in_channels_last(value: torch.Tensor) -> bool:
+    return value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
+
+
+def _is_ours(op: Any, args: Any, kwargs: Any) -> bool:
+    """Whether our code computes a convolution otherwise than torch's library: its windows have several elements and
+    share none, or each channel has its own."""
+    names = (argument.name for argument in internals.operator_schema(op).arguments)
+    given = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+    _, depth, *window = given["weight"].shape
+    steps = given["stride"] if len(given["stride"]) == len(window) else [*given["stride"]] * len(window)
+    is_one = all(k == 1 for k in window)
+    apart = not any(given["padding"]) and all(k <= s for k, s in zip(window, steps, strict=True))
+    each = given["groups"] != 1 and depth == 1
+    return bool(each or given["transposed"] or (given["groups"] == 1 and apart and not is_one))
+
+
 def _inputs(gm: GraphModule) -> tuple[list[Any], bool] | None:
     """Fake inputs in the sizes of the first call, and whether other calls may have others; None: compile it."""
     made: list[Any] = []
     symbolic = False
+    by_pixels = _is_by_pixels(gm)
     for node in gm.graph.find_nodes(op="placeholder"):
         value = node.meta.get("example_value")
         if not isinstance(value, torch.Tensor):
@@ -202,7 +249,7 @@ def _inputs(gm: GraphModule) -> tuple[list[Any], bool] | None:
         symbolic = symbolic or any(type(n) is not int for n in value.shape)
         strides = [_first(n) for n in value.stride()]
         in_rows = value.is_contiguous() or (strides[-1] == 1 and sizes[-1] >= _ROW and sorted(strides)[::-1] == strides)
-        if math.prod(sizes) > _SMALL and not in_rows:
+        if math.prod(sizes) > _SMALL and not in_rows and not (by_pixels and _is_in_channels_last(value)):
             return None
         fresh = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
         made.append(fresh.requires_grad_(value.requires_grad))

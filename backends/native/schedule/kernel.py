@@ -279,7 +279,33 @@ def fuse(first: Kernel, second: Kernel, shared_writers: set[Buffer]) -> Kernel:
     fused = Kernel(space, inner, members)
     if any(buffer.over is not None for buffer in fused.writes):
         _check_overwriting(fused)
+    if fused.is_on_cpu and not first.writes & second.reads and _is_chopped(first, second, fused):
+        raise NotFused("they divide their loops in different ways, which would leave short ones")
     return fused
+
+
+_SHORT = 16
+"""Steps of an innermost loop that fill few vectors."""
+
+
+def _is_chopped(first: Kernel, second: Kernel, fused: Kernel) -> bool:
+    """Whether one of two walks long rows, and together they walk short ones, since each divides loops in its way."""
+    if fused.inner or not fused.space or any(type(v.size) is not int for v in fused.space):
+        return False
+    if fused.space[-1].size >= _SHORT and not all(map(_divides, (first, second))):  # type: ignore[operator]
+        return False
+    return _row(fused) < _SHORT <= max(_row(first), _row(second))
+
+
+def _divides(kernel: Kernel) -> bool:
+    return any(_divided(access) for m in kernel.members for access in accesses(m.statement))
+
+
+def _row(kernel: Kernel) -> int:
+    """The steps of the loop that vectors walk, once loops are merged and split: a few elements lie beside it."""
+    sizes = [v.size for v in split_loops(merge_loops(kernel)).space]
+    walked = sizes[-2:] if type(sizes[-1]) is int and sizes[-1] <= MOST_BESIDE else sizes[-1:]
+    return max(size if type(size) is int else 0 for size in walked)
 
 
 def _check_overwriting(kernel: Kernel) -> None:

@@ -78,6 +78,30 @@ def test_what_writes_or_was_not_measured_or_reads_other_layouts_is_compiled() ->
     assert not is_left(lambda x: x.relu(), wide)
 
 
+def test_what_a_library_computes_either_way_is_left_to_torch() -> None:
+    x, w = tensor(2, 8, 9, 9), tensor(8, 8, 3, 3)
+    assert is_left(lambda x, w: F.conv2d(x, w, padding=1).relu(), x, w)
+    assert is_left(lambda x, w: F.conv2d(x, w), tensor(2, 8, 9, 9), tensor(8, 8, 1, 1))
+    positive = (torch.randn(5, 5) + 9 * torch.eye(5)).requires_grad_()
+    for function in (torch.linalg.inv, torch.linalg.det, torch.linalg.svdvals):
+        assert is_left(lambda a: function(a), positive)  # noqa: B023
+        positive.grad = None
+    assert is_left(torch.linalg.cholesky, (torch.eye(5) + 0.1).requires_grad_())
+
+
+def test_convolutions_that_our_code_computes_are_compiled() -> None:
+    assert not is_left(lambda x, w: F.conv2d(x, w, stride=4), tensor(2, 8, 16, 16), tensor(8, 8, 4, 4))
+    assert not is_left(lambda x, w: F.conv_transpose2d(x, w, stride=2), tensor(2, 8, 9, 9), tensor(8, 8, 2, 2))
+    assert not is_left(lambda x, w: F.conv2d(x, w, padding=1, groups=8), tensor(2, 8, 9, 9), tensor(8, 1, 3, 3))
+
+
+def test_images_in_channels_last_are_left_to_torch_if_all_is_done_by_pixels() -> None:
+    x = torch.randn(2, 16, 9, 9).to(memory_format=torch.channels_last).requires_grad_()
+    assert is_left(lambda x, w: F.conv2d(x, w).relu(), x, tensor(8, 16, 3, 3))
+    x.grad = None
+    assert not is_left(lambda x, w: F.conv2d(x, w).softmax(-1), x, tensor(8, 16, 3, 3))
+
+
 def test_inference_is_compiled() -> None:
     compiled = torchmux.compile(lambda x: x.relu(), backend="native")
     compiled(torch.randn(3))

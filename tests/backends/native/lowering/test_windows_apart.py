@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torchmux
 from torchmux.backends.native.targets.cpu import computed
 
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
@@ -74,3 +75,31 @@ def test_gradients_lie_as_eagers(check) -> None:
     for layout in LAYOUTS:
         weight = torch.randn(4, 6, 1, 1).to(memory_format=layout).requires_grad_()
         check(lambda x, w: one(x, w, None), x, weight)
+
+
+def code_of(function, *inputs) -> str:
+    compiled = torchmux.compile(function, backend="native", fullgraph=True)
+    assert torch.allclose(compiled(*inputs), function(*inputs), atol=1e-5)
+    return "".join(g.report.output_code[0] for g in torchmux.report(compiled).graphs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_windows_of_one_element_are_a_product_and_nothing_else(layout) -> None:
+    """Loops would read an image again for each channel of the result, and a product lies as the result does."""
+    x = torch.randn(2, 16, 9, 7).to(memory_format=layout)
+    code = code_of(lambda x, w: one(x, w, None), x, torch.randn(12, 16, 1, 1))
+    assert "product(" in code
+    assert "kernel0" not in code
+
+
+def test_copies_that_walk_differently_stay_two() -> None:
+    """Together, they would walk as few elements at a time as either allows."""
+
+    def apart(x):
+        parts = x.view(2, 4, 16, 2, 16, 2)
+        return parts.permute(0, 1, 3, 5, 2, 4).contiguous(), parts.permute(0, 2, 4, 1, 3, 5).contiguous()
+
+    x = torch.randn(2, 4, 32, 32)
+    compiled = torchmux.compile(apart, backend="native", fullgraph=True)
+    assert all(map(torch.equal, compiled(x), apart(x)))
+    assert torchmux.report(compiled).graphs[0].report.output_code[0].count("static void kernel") == 2
