@@ -449,7 +449,8 @@ def _refuse(func: Any, args: Sequence[Any], kwargs: Any) -> None:
     """Raise what the real operator raises for these dtypes, if it does; ``args`` have fake tensors, with hints.
 
     Raises:
-        RuntimeError, NotImplementedError, TypeError: the operator's own, which it does not raise for other dtypes.
+        RuntimeError, NotImplementedError, TypeError, IndexError: the operator's own, which it does not raise for other
+            dtypes.
     """
     given = list(_tensors((*args, *kwargs.values())))
     if not given or _is_usual(func, given):
@@ -506,6 +507,9 @@ _OTHERS: tuple[Callable[[torch.dtype], torch.dtype], ...] = (
 """What is tried beside the dtypes of a call: if none is taken, they are not why the operator raises."""
 
 
+_PUTS = (torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default)
+
+
 def _error(func: Any, args: Sequence[Any], kwargs: Any, dtype: Callable[[torch.dtype], torch.dtype]) -> Any:
     """What the real operator raises for zeros of the same sizes.  Of large ones nothing is said."""
     from torch.utils._mode_utils import no_dispatch
@@ -520,8 +524,16 @@ def _error(func: Any, args: Sequence[Any], kwargs: Any, dtype: Callable[[torch.d
 
     try:
         with no_dispatch(), below_autograd():
-            func(*tree_map(real, tuple(args)), **tree_map(real, dict(kwargs)))
-    except (RuntimeError, TypeError) as error:  # NotImplementedError is a RuntimeError
+            tried = tree_map(real, tuple(args))
+            kinds = {t.dtype for t in tried[1] if t is not None} if func in _PUTS else set()
+            if torch.uint8 in kinds:  # a mask as well, for which one value is no case like the others
+                raise _Unknown
+            if torch.bool in kinds and tried[2].numel() != 1:
+                # Zeros select nothing, so the values for what is selected do not fit.  A value fits any number of
+                # places, and added, it is not a number to fill them with, which may have any dtype.
+                tried = (*tried[:2], tried[2].new_zeros((1,) * tried[2].dim()), True)
+            func(*tried, **tree_map(real, dict(kwargs)))
+    except (RuntimeError, TypeError, IndexError) as error:  # NotImplementedError is a RuntimeError
         # That an integer is divided by zero is about the zeros of this trial.
         return None if str(error) == "ZeroDivisionError" else error
     except _Unknown:

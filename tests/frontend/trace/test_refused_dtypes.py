@@ -23,6 +23,8 @@ REFUSED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "binary_cross_entropy": lambda x, y: F.binary_cross_entropy(x / 2, y),
     "index_add": lambda x, y: x.index_add(0, torch.tensor([0, 1]), y),
     "setitem": lambda x, y: x.clone().__setitem__(torch.tensor([0, 1]), y),
+    "values_for_a_mask": lambda x, y: x.clone().__setitem__(x > 0, y.flatten()),
+    "index_of_floats": lambda x, y: x.clone().__setitem__(y, x),
     "heaviside": torch.heaviside,
     "complex": torch.complex,
     "gelu": lambda x, y: F.gelu(x.long()),
@@ -35,6 +37,10 @@ TAKEN: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "promotes": lambda x, y: x + y * x.long() - (x > 0).int(),
     "index": lambda x, y: x[torch.tensor([1])] + x.index_select(0, torch.tensor([0])),
     "mask": lambda x, y: torch.where(x > 0, x, y).masked_fill(y > 3, 0),
+    "values_for_a_mask": lambda x, y: x.long().index_put((x > 0,), torch.arange(4)),
+    "rows_for_a_mask": lambda x, y: x.index_put((torch.tensor([True, True]),), x * 3),
+    "one_row_for_a_mask": lambda x, y: x.long().index_put((x[0] > 0,), torch.arange(2)),
+    "values_for_a_mask_of_bytes": lambda x, y: x.index_put(((x > 0).byte(),), torch.arange(4.0)),
     "embedding": lambda x, y: F.embedding(x.long() - 1, x),
     "norm_in_half": lambda x, y: F.layer_norm(x.bfloat16(), (2,), x[0], x[0]),
     "converting_copy": lambda x, y: x.clone().copy_(y).add_(y),
@@ -56,9 +62,9 @@ def _inputs() -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, backend: str) -> None:
-    with pytest.raises((RuntimeError, NotImplementedError)) as eager:
+    with pytest.raises((RuntimeError, NotImplementedError, IndexError)) as eager:
         REFUSED[name](*_inputs())
-    with pytest.raises((RuntimeError, NotImplementedError)) as compiled:
+    with pytest.raises((RuntimeError, NotImplementedError, IndexError)) as compiled:
         torchmux.compile(REFUSED[name], backend=backend)(*_inputs())
     assert (compiled.type, str(compiled.value)) == (eager.type, str(eager.value))
 
