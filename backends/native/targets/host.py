@@ -247,7 +247,7 @@ def _strides(shape: Buffer | TensorRef) -> str:
 
 
 def text_of(value: Any) -> str:
-    """An index of sizes, whose operators Python shares with C++ for what is not negative."""
+    """An index of sizes in Python."""
     if not isinstance(value, index.Ix):
         return repr(value)
     return f"({value!r})"

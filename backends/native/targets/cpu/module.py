@@ -301,5 +301,21 @@ def _packed(numbers: list[str]) -> str:
 
 
 def text_in_cpp(value: Index) -> str:
-    """An index of sizes in C++."""
-    return f"{value}l" if type(value) is int else text_of(value).replace("//", "/")
+    """An index of sizes in C++, whose ``/`` and ``%`` are those of Python only where nothing is negative."""
+    if not isinstance(value, index.Ix):
+        return f"{value}l"
+    terms = []
+    for mono, coef in value.terms:
+        factors = [f"{coef}l"] if coef != 1 or not mono else []
+        terms.append("*".join([*factors, *map(_atom_in_cpp, mono)]))
+    return f"({' + '.join(terms)})"
+
+
+def _atom_in_cpp(atom: index.Atom) -> str:
+    if not isinstance(atom, (index.Div, index.Rem)):
+        return atom.key
+    left, right = text_in_cpp(atom.left), text_in_cpp(atom.right)
+    divides = isinstance(atom, index.Div)
+    if index.not_negative(atom.left):
+        return f"({left} {'/' if divides else '%'} {right})"
+    return f"{'floor_div' if divides else 'floor_rem'}((i64)({left}), (i64)({right}))"
