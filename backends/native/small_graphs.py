@@ -136,8 +136,8 @@ def why_torch(gm: GraphModule) -> str | None:
 def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[float, float] | None:
     """Microseconds of torch and of compiled code; None if something is in the graph that was not measured."""
     passes = _Listed(), _Listed(writes=True)
-    with passes[0]:
-        results = [r for r in gm(*inputs) if isinstance(r, torch.Tensor) and r.requires_grad]
+    with passes[0]:  # ``forward``, as a call of the module prints what raises, such as a write to one of these leaves
+        results = [r for r in gm.forward(*inputs) if isinstance(r, torch.Tensor) and r.requires_grad]
     leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
     if not results or not leaves:
         return None

@@ -102,6 +102,13 @@ def test_images_in_channels_last_are_left_to_torch_if_all_is_done_by_pixels() ->
     assert not is_left(lambda x, w: F.conv2d(x, w).softmax(-1), x, tensor(8, 16, 3, 3))
 
 
+def test_what_cannot_be_estimated_prints_nothing(capfd: pytest.CaptureFixture) -> None:
+    x = tensor(4)
+    compiled = torchmux.compile(lambda y: y.div_(-2).exp_(), backend="native")
+    torch.testing.assert_close(compiled(x * 1), (x / -2).exp())
+    assert "Error" not in capfd.readouterr().err
+
+
 def test_inference_is_compiled() -> None:
     compiled = torchmux.compile(lambda x: x.relu(), backend="native")
     compiled(torch.randn(3))
