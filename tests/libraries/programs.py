@@ -127,6 +127,57 @@ def diffusers_vae() -> Program:
     return Program(model.eval(), (torch.randn(1, 3, 16, 16),))
 
 
+@program("diffusers")
+def diffusers_flux() -> Program:
+    from diffusers import FluxTransformer2DModel
+
+    model = FluxTransformer2DModel(
+        patch_size=1, in_channels=4, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=2,
+        joint_attention_dim=16, pooled_projection_dim=16, axes_dims_rope=(4, 4, 8), guidance_embeds=True,
+    )  # fmt: skip
+    given = {
+        "encoder_hidden_states": torch.randn(1, 5, 16), "pooled_projections": torch.randn(1, 16),
+        "timestep": torch.tensor([0.5]), "guidance": torch.tensor([3.5]), "txt_ids": torch.zeros(5, 3),
+        "img_ids": torch.randint(0, 4, (16, 3)).float(),
+    }  # fmt: skip
+    # The angles of the embedded guidance are frequencies times 3,500, and so are the frequencies' last bits.
+    return Program(model.eval(), (torch.randn(1, 16, 4),), given, tolerance=5e-4)
+
+
+def _denoising(scheduler: str) -> Program:
+    """Three steps from noise, with the scheduler's own computation of its steps."""
+    import diffusers
+
+    class Denoises(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Conv2d(3, 3, 3, padding=1)
+            self.scheduler = getattr(diffusers, scheduler)(num_train_timesteps=50)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.scheduler.set_timesteps(3)
+            for t in self.scheduler.timesteps:
+                x = self.scheduler.step(self.net(self.scheduler.scale_model_input(x, t)), t, x).prev_sample
+            return x
+
+    return Program(Denoises(), (torch.randn(1, 3, 8, 8),))
+
+
+@program("diffusers")
+def diffusers_ddim() -> Program:
+    return _denoising("DDIMScheduler")
+
+
+@program("diffusers")
+def diffusers_euler() -> Program:
+    return _denoising("EulerDiscreteScheduler")
+
+
+@program("diffusers", "scipy")
+def diffusers_dpm_solver() -> Program:
+    return _denoising("DPMSolverMultistepScheduler")
+
+
 @program("peft", "transformers")
 def peft_lora() -> Program:
     from peft import LoraConfig, get_peft_model
@@ -236,9 +287,33 @@ def tensordict_module() -> Program:
     return Program(Reads(), (torch.randn(3, 4),))
 
 
+@program("torchrl", "tensordict", "pyvers", "hoptorch")
+def torchrl_dqn() -> Program:
+    from tensordict import TensorDict
+    from torchrl.modules import MLP, QValueActor
+    from torchrl.objectives import DQNLoss
+
+    actor = QValueActor(
+        MLP(in_features=3, out_features=2, num_cells=[8]), in_keys=["observation"], action_space="one-hot"
+    )
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loss = DQNLoss(actor, action_space="one-hot", delay_value=True)
+
+        def forward(self, now: torch.Tensor, action: torch.Tensor, then: torch.Tensor, reward: torch.Tensor) -> Any:
+            ends = torch.zeros(4, 1, dtype=torch.bool)
+            step = {"observation": then, "reward": reward, "done": ends, "terminated": ends}
+            return self.loss(TensorDict({"observation": now, "action": action, "next": step}, batch_size=[4]))["loss"]
+
+    chosen = nn.functional.one_hot(torch.tensor([0, 1, 1, 0]), 2)
+    return Program(Loss(), (torch.randn(4, 3), chosen, torch.randn(4, 3), torch.randn(4, 1)))
+
+
 @program(
     "gpytorch", "linear_operator", "jaxtyping", "wadler_lindig", "scipy", "scikit-learn", "joblib",
-    more="it asks whether tensors are equal, and a context for needs_input_grad",
+    more="they hold 56 operators, and those of `torch.compile` 45, as four of them have none",
 )  # fmt: skip
 def gpytorch_marginal_likelihood() -> Program:
     import gpytorch
@@ -265,6 +340,17 @@ def gpytorch_marginal_likelihood() -> Program:
             return self.loss(self.model(x), y)
 
     return Program(Loss(), (x, x.sin()))
+
+
+@program("botorch", "gpytorch", "linear_operator", "pyre-extensions", "multipledispatch", "scipy")
+def botorch_expected_improvement() -> Program:
+    from botorch.acquisition import LogExpectedImprovement
+    from botorch.models import SingleTaskGP
+
+    x = torch.rand(6, 2, dtype=torch.float64)
+    y = x.sin().sum(1, keepdim=True)
+    asked = torch.rand(3, 1, 2, dtype=torch.float64, requires_grad=True)
+    return Program(LogExpectedImprovement(SingleTaskGP(x, y), best_f=y.max()), (asked,))
 
 
 @program("kornia", "kornia_rs")
