@@ -312,7 +312,7 @@ def torchrl_dqn() -> Program:
 
 
 @program(
-    "gpytorch", "linear_operator", "jaxtyping", "wadler_lindig", "scipy", "scikit-learn", "joblib",
+    "gpytorch", "linear_operator", "scipy", "scikit-learn", "joblib",
     more="they hold 56 operators, and those of `torch.compile` 45, as four of them have none",
 )  # fmt: skip
 def gpytorch_marginal_likelihood() -> Program:
