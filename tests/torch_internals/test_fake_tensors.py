@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import torchmux
 from torchmux import torch_internals as ti
 
 from .walk import checks
@@ -187,3 +188,27 @@ def test_suggested_layout() -> None:
     image = torch.empty(2, 3, 4, 5)
     assert ti.suggested_layout(image) is torch.contiguous_format
     assert ti.suggested_layout(image.to(memory_format=torch.channels_last)) is torch.channels_last
+
+
+@torch.library.custom_op("torchmux_tests::drawn", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+def drawn(x: torch.Tensor) -> torch.Tensor:
+    return torch.rand_like(x)
+
+
+@drawn.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(7)
+    return torch.empty_like(x)
+
+
+def test_fakes_of_draws_draw_nothing() -> None:
+    """Where an operator has no fake, torch runs it on zeros, and on a GPU its generator goes on."""
+    x = torch.ones(3)
+    state = torch.get_rng_state()
+    with ti.new_fake_mode() as mode:
+        drawn(mode.from_tensor(x))
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(5)
+    expected = drawn(x)
+    torch.manual_seed(5)
+    assert torch.equal(torchmux.compile(drawn, backend="eager")(x), expected)

@@ -11,6 +11,7 @@ an operator whose tensors are not all of one floating-point dtype runs once on z
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,7 +77,10 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     mode: Any = reference()
     refuses, mode.refuses_dtypes = getattr(mode, "refuses_dtypes", False), False  # not within the operator
     try:
-        if func in _OUTSIDE:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            with _nothing_drawn():
+                result = type(mode).dispatch(mode, func, types, args, kwargs or {})
+        elif func in _OUTSIDE:
             # Called without the mode, their operators make torch import all of its distributed tensors.
             with mode:
                 result = type(mode).dispatch(mode, func, types, args, kwargs or {})
@@ -104,6 +108,20 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     if func in IMAGES and result.device.type == IMAGES[func]:
         return _as_image(mode, func, args, result)
     return _as_a_sum(mode, func, args, result) if func in _AS_SUMS or _is_half_and_expanded(func, args) else result
+
+
+@contextlib.contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Leave torch's generators as they are: where an operator has no fake, as ``binomial``, torch runs it on zeros."""
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        generators += torch.cuda.default_generators
+    before = [(each, each.get_state()) for each in generators]
+    try:
+        yield
+    finally:
+        for each, state in before:
+            each.set_state(state)
 
 
 def _is_half_and_expanded(func: Any, args: Sequence[Any]) -> bool:
