@@ -77,7 +77,7 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     mode: Any = reference()
     refuses, mode.refuses_dtypes = getattr(mode, "refuses_dtypes", False), False  # not within the operator
     try:
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):  # higher-order operators have none
             with _nothing_drawn():
                 result = type(mode).dispatch(mode, func, types, args, kwargs or {})
         elif func in _OUTSIDE:
