@@ -25,6 +25,7 @@ from pathlib import Path
 
 from torchmux.registry.spec import BackendSpec
 
+from ..common.cache.versions import sources_digest
 from . import targets
 from .options import MODES, NativeOptions
 from .targets.cpu import toolchain
@@ -32,11 +33,8 @@ from .targets.cpu import toolchain
 
 def fingerprint() -> str:
     """The compilers, the processor that they compile for, and what this package generates."""
-    digest = hashlib.sha256(repr((toolchain.fingerprint(), targets.BY_DEVICE)).encode())
-    for path in sorted(Path(__file__).parent.rglob("*")):
-        if path.suffix in (".py", ".h"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    told = toolchain.fingerprint(), targets.BY_DEVICE, sources_digest(Path(__file__).parent)
+    return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 SPEC = BackendSpec(

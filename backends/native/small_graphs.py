@@ -46,9 +46,9 @@ _SMALL, _ROW = 1024, 64
 """So many elements are read at once in any layout, and so many in a row of a larger tensor."""
 
 _VIEWS = frozenset(
-    ("t", "view", "expand", "unsqueeze", "squeeze", "slice", "transpose", "permute", "select", "_unsafe_view")
-    + ("diagonal",)
-)
+    ("t", "view", "expand", "unsqueeze", "squeeze", "slice", "transpose", "permute", "select", "_unsafe_view",
+     "diagonal")
+)  # fmt: skip
 _NOTHING = frozenset(("detach", "alias", "ones_like", "prim::device"))
 _FIXED: Mapping[str, float] = MappingProxyType(
     {

@@ -143,7 +143,10 @@ def _compared(
     try:
         wrong = eager.differences(found)
     except RuntimeError as error:  # a result that says when it is read that later calls have overwritten it
-        return Result(case.id, Outcome.CRASH, f"a result cannot be read: {Raised(error).words}", share)
+        details = {"traceback": "".join(traceback.format_exception(error)), "sample": trial.sample}
+        return Result(
+            case.id, Outcome.CRASH, f"comparing its results raises {Raised(error).words}", share, details=details
+        )
     if wrong:
         if requirements.frontend == "torch" and (fault := _fault_of_torch(case, requirements.device, eager)):
             return fault

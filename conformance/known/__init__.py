@@ -4,7 +4,7 @@ Each ``BackendSpec`` has what a backend claims (training, dynamic shapes, dtypes
 the installed compiler which operators it accepts.  This package lists failures that an adapter cannot avoid.  Each
 entry names a script of this repository that shows the failure with only that compiler.
 
-* ``torchs``: failures of torch that backends share; ``inductor``: those of torch's own compiler.
+* ``shared``: failures of torch that backends share; ``inductor``: those of torch's own compiler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torchmux.registry.resolve import known_spec
 
 from ..requirements import Expected, Requirements
 from .inductor import Inductor
-from .torchs import CUMULATIVE, DATA, SCRIPTS
+from .shared import CUMULATIVE, DATA, SCRIPTS
 
 
 def _plain_sums(runtime: str, versions: str, *models: str) -> tuple[Expected, ...]:

@@ -81,7 +81,8 @@ def test_a_result_that_cannot_be_read_is_an_outcome(monkeypatch):
     monkeypatch.setattr("torchmux.conformance.judging.judge.differences", differences)
     result = judge(CASES["semantics/mutation/input_in_place"], Requirements("eager"))
     assert result.outcome is Outcome.CRASH
-    assert result.reason == "a result cannot be read: RuntimeError: it was overwritten"
+    assert result.reason == "comparing its results raises RuntimeError: it was overwritten"
+    assert "in differences" in result.details["traceback"]
 
 
 def test_claims_are_those_of_the_description():

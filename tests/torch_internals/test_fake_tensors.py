@@ -7,6 +7,7 @@ import torch
 
 import torchmux
 from torchmux import torch_internals as ti
+from torchmux.torch_internals import fake_results
 
 from .walk import checks
 
@@ -212,3 +213,11 @@ def test_fakes_of_draws_draw_nothing() -> None:
     expected = drawn(x)
     torch.manual_seed(5)
     assert torch.equal(torchmux.compile(drawn, backend="eager")(x), expected)
+
+
+def test_fakes_of_draws_leave_the_generators_of_programs() -> None:
+    generator = torch.Generator().manual_seed(5)
+    state = generator.get_state()
+    with fake_results._nothing_drawn((torch.ones(2), generator), {}):
+        torch.rand(3, generator=generator)
+    assert torch.equal(generator.get_state(), state)

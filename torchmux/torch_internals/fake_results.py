@@ -77,14 +77,10 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     mode: Any = reference()
     refuses, mode.refuses_dtypes = getattr(mode, "refuses_dtypes", False), False  # not within the operator
     try:
-        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):  # higher-order operators have none
-            with _nothing_drawn():
-                result = type(mode).dispatch(mode, func, types, args, kwargs or {})
-        elif func in _OUTSIDE:
-            # Called without the mode, their operators make torch import all of its distributed tensors.
-            with mode:
-                result = type(mode).dispatch(mode, func, types, args, kwargs or {})
-        else:
+        # Called without the mode, operators of these make torch import all of its distributed tensors.
+        inside = mode if func in _OUTSIDE else _AS_IT_IS
+        is_random = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())  # higher-order operators have none
+        with _nothing_drawn(args, kwargs or {}) if is_random else _AS_IT_IS, inside:
             result = type(mode).dispatch(mode, func, types, args, kwargs or {})
     finally:
         mode.refuses_dtypes = refuses
@@ -110,10 +106,14 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     return _as_a_sum(mode, func, args, result) if func in _AS_SUMS or _is_half_and_expanded(func, args) else result
 
 
+_AS_IT_IS = contextlib.nullcontext()
+
+
 @contextlib.contextmanager
-def _nothing_drawn() -> Iterator[None]:
-    """Leave torch's generators as they are: where an operator has no fake, as ``binomial``, torch runs it on zeros."""
-    generators = [torch.default_generator]
+def _nothing_drawn(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """Leave all generators as they are: where an operator has no fake, as ``binomial``, torch runs it on zeros."""
+    given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)]
+    generators = [torch.default_generator, *given]
     if torch.cuda.is_initialized():
         generators += torch.cuda.default_generators
     before = [(each, each.get_state()) for each in generators]

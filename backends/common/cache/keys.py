@@ -7,7 +7,6 @@ changes with each of them.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,8 @@ from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 from torchmux.version import __version__
+
+from .versions import sources_digest
 
 _DIGEST = hashlib.sha256
 
@@ -46,16 +47,6 @@ def text_key(*values: object) -> str:
 
 def _software() -> tuple[object, ...]:
     return __version__, torch.__version__, sys.version_info[:2], sources_digest(Path(__file__).parents[2])
-
-
-@functools.cache
-def sources_digest(folder: Path) -> str:
-    """A hash over the Python and C++ sources in a folder and below."""
-    digest = _DIGEST()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in (".py", ".h"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _graph_text(gm: GraphModule, head: Sequence[object]) -> Iterable[str]:

@@ -34,8 +34,9 @@ from ..pipeline.implementation import Told
 from ..pipeline.partition import Part, Partition
 from ..pipeline.promises import promise_of
 from .cache import ArtifactCache
-from .keys import describe, sources_digest, text_key
+from .keys import describe, text_key
 from .listing import ATOMS, Unknown, called, operator_named, operator_of_torch, packed, unpacked
+from .versions import sources_digest
 
 log = logging.getLogger("torchmux.cache")
 

@@ -1,7 +1,9 @@
-"""The versions and processor that a backend compiles with and for, read without importing any of it."""
+"""The versions, sources and processor that a backend compiles with and for, read without importing any of it."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.metadata
 import platform
 from pathlib import Path
@@ -25,3 +27,13 @@ def processor() -> str:
     except OSError:
         return platform.processor()
     return " ".join(line for line in dict.fromkeys(lines) if line.startswith(("flags", "Features", "model name")))
+
+
+@functools.cache
+def sources_digest(folder: Path) -> str:
+    """A hash over the Python and C++ sources in a folder and below."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".h"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -263,9 +263,8 @@ class _Patches:
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
     counts: tuple[int, ...]
-    made: Value | None = (
-        None  # the rows of an image that lies by channels, or the columns, where both gradients read them
-    )
+    made: Value | None = None
+    """Where both gradients read them: the rows of an image that lies by channels, or else the columns."""
 
     @property
     def count(self) -> int:

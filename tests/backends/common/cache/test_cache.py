@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from torchmux.backends.common.cache import cache as cache_module
+from torchmux.backends.common.cache import cache as cache_module, keys
 from torchmux.backends.common.cache.cache import ArtifactCache, UnsafeCache, default_cache
-from torchmux.backends.common.cache.keys import graph_key
+from torchmux.backends.common.cache.keys import graph_key, text_key
+from torchmux.backends.common.cache.versions import sources_digest
 from torchmux.config import config
 
 
@@ -156,6 +157,20 @@ def test_keys_tell_graphs_apart() -> None:
         graph_key(with_values(lambda x: torch.sum(x, 0), (2, 3)), "v1", "options"),
     ]
     assert len({base, *different}) == 6
+
+
+def test_keys_tell_the_sources_of_the_backends_apart(monkeypatch, tmp_path) -> None:
+    """After a change to a backend, nothing that its old code made is found."""
+    gm = with_values(lambda x: torch.sum(x, 0), (2, 3))
+    before = graph_key(gm, "v1"), text_key("a")
+    monkeypatch.setattr(keys, "sources_digest", lambda folder: f"changed in {folder.name}")
+    assert {graph_key(gm, "v1"), text_key("a")}.isdisjoint(before)
+    source = tmp_path / "nested" / "backend.py"
+    source.parent.mkdir()
+    source.write_text("one")
+    first = sources_digest.__wrapped__(tmp_path)
+    source.write_text("two")
+    assert sources_digest.__wrapped__(tmp_path) != first
 
 
 def test_keys_tell_constants_apart() -> None:
