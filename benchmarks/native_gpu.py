@@ -8,7 +8,10 @@ engines of a row alternate; a number is the median of batches of calls, between 
 time divided by the engine's.  *Error* is the distance from float64, divided by eager's distance from it; in training,
 the largest difference of a loss from eager's over 20 steps, in percent.  *Compile* is the time of the first call.
 *Peak* is the memory that a call needs beyond what is there before it.  *Host* is the time until a call returns, before
-the GPU is done.  An engine that fails says so, and has no number.
+the GPU is done.  *Limit* is the share of the call that the hardware needs at least: the operations of all products and
+convolutions at 790 TFLOP/s (395 with TF32, 49 in float32), or, if that takes longer, the bytes of weights, inputs and
+results, in training also of gradients, at the speed of a copy that is measured first.  An engine that fails says so,
+and has no number.
 
 * ``--together N`` compiles N rows at a time, each in a process of its own, and then measures one after the other: it
   takes a fraction of the time, but *compile* is then that of a busy machine.
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import gc
 import json
 import statistics
@@ -34,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import torchmux
 from torchmux.config import config
@@ -57,6 +62,9 @@ ENGINES: dict[str, Callable[[Any], Any]] = {
     "inductor RO": lambda f: torchmux.compile(f, backend="inductor", mode="reduce-overhead"),
 }
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32, "tf32": torch.float32}
+
+PEAK = {"bf16": 790e12, "fp16": 790e12, "tf32": 395e12, "f32": 49e12}
+"""Operations in a second of large products, on an H100 or H200."""
 
 Call = Callable[[], torch.Tensor]
 
@@ -126,7 +134,7 @@ class Row:
                 for attribute in ("dropout_prob", "attn_dropout"):
                     if isinstance(getattr(module, attribute, None), float):
                         setattr(module, attribute, 0.0)
-        self.dtype = DTYPES[dtype]
+        self.dtype, self.peak = DTYPES[dtype], PEAK[dtype]
         self.model = made.cuda().to(self.dtype).train(self.phase == "training")
         self.data = data.cuda().to(self.dtype) if data.is_floating_point() else data.cuda()
 
@@ -159,6 +167,22 @@ class Row:
         with torch.no_grad():
             return result_of(model(data))
 
+    def limit(self) -> float:
+        """The milliseconds that the hardware needs at least for a call."""
+        with FlopCounterMode(display=False) as counter:
+            result = self.call("eager")()
+        weights = {id(p): p for p in self.model.parameters()}
+        lookups = [m for m in self.model.modules() if isinstance(m, torch.nn.Embedding)]
+        others = {id(p) for m in self.model.modules() if m not in lookups for p in m.parameters(recurse=False)}
+        skipped = {id(m.weight) for m in lookups} - others  # a call reads some of their rows
+        moved = [p for key, p in weights.items() if key not in skipped] + [self.data]
+        if self.phase == "training":  # weights are read forward and backward, and gradients written
+            moved += [*moved[:-1], *weights.values()]
+        else:
+            moved.append(result)
+        seconds = counter.get_total_flops() / self.peak, sum(t.nbytes for t in moved) / copy_speed()
+        return max(seconds) * 1e3
+
     def losses(self, engine: str) -> list[float]:
         """The losses of 20 steps of training."""
         model = copy.deepcopy(self.model)
@@ -172,6 +196,14 @@ class Row:
             optimizer.zero_grad()
             found.append(loss.item())
         return found
+
+
+@functools.cache
+def copy_speed() -> float:
+    """Bytes in a second that a copy of 1 GiB reads and writes."""
+    source = torch.empty(2**30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / (in_turns({"copy": lambda: target.copy_(source)}, 10)["copy"] / 1e3)
 
 
 def distance(got: torch.Tensor, exact: torch.Tensor) -> float:
@@ -235,6 +267,7 @@ class Measured:
         self.calls: dict[str, Call] = {}
         exact = row.exact() if check and row.phase == "inference" else None
         eager_losses = row.losses("eager") if check and row.phase == "training" else None
+        self.limit = row.limit()
         for engine in engines:
             try:
                 torch.cuda.synchronize()
@@ -271,6 +304,7 @@ class Measured:
         own = self.found["eager"].get("distance")
         for told in self.found.values():
             told["speed-up"] = self.found["eager"]["ms"] / told["ms"]
+            told["limit"] = self.limit / told["ms"]
             if own is not None:
                 told["error"] = told["distance"] / own
         return self.found
@@ -280,7 +314,7 @@ def shown(name: str, found: dict[str, Any]) -> str:
     lines = []
     for engine, told in found.items():
         error = f"{told['error']:8.2f}" if "error" in told else f"{'':8}"
-        numbers = f"{told['ms']:9.3f}{told['host']:9.3f}{told['speed-up']:10.2f}{error}"
+        numbers = f"{told['ms']:9.3f}{told['host']:9.3f}{told['speed-up']:10.2f}{told['limit']:7.2f}{error}"
         lines.append(f"{name:28}{engine:18}{numbers}{told['compile']:9.1f}{told['peak']:9.0f}")
         lines += [f"    {spent:9.0f} us {count:5}  {what[:110]}" for what, count, spent in told.get("kernels", ())]
     return "\n".join(lines)
@@ -342,7 +376,7 @@ def main() -> None:
             print(json.dumps(row.finish(arguments.rounds, arguments.kernels)))
         return
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, torchmux {torchmux.__version__}")
-    heads = f"{'ms':>9}{'host':>9}{'speed-up':>10}{'error':>8}{'compile':>9}{'peak MB':>9}"
+    heads = f"{'ms':>9}{'host':>9}{'speed-up':>10}{'limit':>7}{'error':>8}{'compile':>9}{'peak MB':>9}"
     print(f"{'':46}{heads}", flush=True)
     results = {}
     if arguments.together > 1:
