@@ -143,7 +143,7 @@ def test_the_function_that_records_gradients() -> None:
         function = ti.compiled_function()
         backward = function.backward
         function.backward = staticmethod(lambda *args: (kept.append(ti.keeps_graph()), backward(*args))[1])
-        returns = ti.Returns(function)
+        returns = ti.Returns.of(function)
     assert returns.inputs_changed == {1}
     assert returns.first_base - returns.first_result == 3
     result = compiled(x, torch.ones(2))[1]

@@ -194,7 +194,7 @@ from .shape_env import (
     told_symbol,
     usual_of,
 )
-from .short_passes import ShortPasses
+from .short_passes import PlainPasses, ShortPasses, plain_function
 from .torch_compile import (
     asked_of_tracer,
     begin_cudagraph_step,

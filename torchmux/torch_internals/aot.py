@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -194,20 +195,30 @@ class ExpectedGradients:
         return found
 
 
+@dataclass(frozen=True)
 class Returns:
     """What the function of :func:`compiled_function` returns, and so has gradients of: positions in its results.
 
     They are the new contents of changed inputs, the results of the graph, and tensors of which some results are views.
     """
 
-    def __init__(self, function: Any) -> None:
+    inputs_changed: frozenset[int]
+    first_result: int
+    first_base: int
+    view_of_base: Mapping[int, int]
+
+    @classmethod
+    def of(cls, function: Any) -> Returns:
         known = function.metadata
-        self.inputs_changed = frozenset(i for i, info in enumerate(known.input_info) if info.mutates_data)
-        self.first_result = known.num_mutated_inp_runtime_indices
-        self.first_base = self.first_result + known.num_outputs
+        first = known.num_mutated_inp_runtime_indices
         views = ("alias_of_intermediate", "alias_of_intermediate_save_as_output")
         kinds = [(p, info.output_type.name, info.base_idx) for p, info in enumerate(known.output_info)]
-        self.view_of_base = {base: position for position, kind, base in kinds if kind in views}
+        return cls(
+            frozenset(i for i, info in enumerate(known.input_info) if info.mutates_data),
+            first,
+            first + known.num_outputs,
+            {base: position for position, kind, base in kinds if kind in views},
+        )
 
 
 def keeps_graph() -> bool:

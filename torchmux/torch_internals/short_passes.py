@@ -8,7 +8,8 @@ is not compiled yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ class ShortPasses:
         self._function, self._plain = function, plain
         self._wanted = tuple(zip(plain.differentiable, plain.layouts, strict=True))
         self._backward: Callable[..., Any] | None = None
+        self._is_ready: Callable[[tuple[int, ...]], bool] | None = getattr(function.compiled_bw, "is_ready", None)
         # Of function.apply, this leaves out what concerns functorch, which where_they_fit() excludes.
         self.apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         boxed = function.compiled_fw
@@ -48,12 +50,11 @@ class ShortPasses:
         of_calls.is_short = False
 
     @classmethod
-    def of(cls, function: Any, inputs: Sequence[Any], tangents: Sequence[torch.Tensor]) -> ShortPasses | None:
-        """The short passes, if the graph allows for them; ``tangents`` are those of the traced graph.
+    def of(cls, function: Any, inputs: Sequence[Any], plain: PlainPasses | None) -> ShortPasses | None:
+        """The short passes, if the graph, of which ``plain`` is known, and these inputs allow for them.
 
         Whoever calls :attr:`apply` detaches inputs on which no gradients depend, as AOTAutograd does.
         """
-        plain = PlainPasses.of(function, tangents)
         tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
         sizes = [v for v in inputs if type(v) in (int, torch.SymInt)]
         # A tensor that consists of others may have no memory of its own, as long as it is communicated.
@@ -150,6 +151,8 @@ class ShortPasses:
                 return None
             args.append(gradient)
             del gradient
+        if self._is_ready is not None and not self._is_ready(missing):
+            return None
         gradients.clear()
         if not _keeps_graph():
             ctx.kept = None
@@ -218,6 +221,17 @@ class PlainPasses:
             for layout in layouts
         )
 
+    def told(self) -> dict[str, Any] | None:
+        """All of it, for :meth:`again` in another process; None if a size is a symbol."""
+        return None if self.is_symbolic or self.marked else dict(vars(self))
+
+    @classmethod
+    def again(cls, told: Mapping[str, Any]) -> PlainPasses:
+        """What :meth:`told` has told."""
+        made = cls.__new__(cls)
+        vars(made).update(told)
+        return made
+
     @classmethod
     def of(cls, function: Any, tangents: Sequence[torch.Tensor]) -> PlainPasses | None:
         """What is known of a function, if it is of the usual kind and torch describes it as expected."""
@@ -237,6 +251,24 @@ class PlainPasses:
         """In place of the gradient of a result that has none; ``shapes`` are those of a call of symbolic sizes."""
         shape, dtype, device = self.tangents[tangent]
         return torch.zeros(shapes[tangent] if shapes else shape, dtype=dtype, device=device)
+
+
+def plain_function(forward: Callable[..., Any], backward: Callable[..., Any], is_ready: Callable[..., bool]) -> Any:
+    """An ``autograd.Function`` whose passes are :class:`ShortPasses`, made without AOTAutograd.
+
+    Args:
+        forward: the code of the forward pass.
+        backward: the code of the backward pass, which takes a list and which tangents are missing.
+        is_ready: whether there is such code for these missing tangents.
+    """
+    from torch.autograd.function import BackwardCFunction
+
+    class PlainFunction(torch.autograd.Function):
+        boxed_grads_call = "apply_boxed" in vars(BackwardCFunction)
+        compiled_fw = SimpleNamespace(direct=forward)
+        compiled_bw = SimpleNamespace(direct=backward, is_ready=is_ready)
+
+    return PlainFunction
 
 
 def _marks_dimensions() -> Callable[[torch.Tensor, set[int]], None]:

@@ -4,8 +4,9 @@ A *recipe* says which artifacts of the backend, which torch operators and which 
 graph, and what the report says about it.  Its key has everything that tracing depends on: the captured graph with all
 arguments, what is known about the inputs, torch's global settings, the backend, its options, the versions and the
 sources of this package.  A graph that this cannot describe exactly is not stored, and is traced each time: symbolic
-sizes (tracing them adds guards), graphs that write to their inputs or record gradients, functions and operators that do
-not come from torch, tensor subclasses, autocast, modes of the program.
+sizes (tracing them adds guards), graphs that write to their inputs, functions and operators that do not come from
+torch, tensor subclasses, autocast, modes of the program.  Graphs that record gradients have recipes of two passes, of
+which ``training`` is.
 """
 
 from __future__ import annotations
@@ -49,21 +50,24 @@ _OWN = ("torch", "_operator", "builtins", "math")
 # --- the name of a recipe ---------------------------------------------------------------------------------------------
 
 
-def recipe_key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str | None:
+def recipe_key(
+    gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest, *, training: bool = False
+) -> str | None:
     """The name under which the recipe of this compilation is filed; None if none may be kept."""
     try:
-        return _key(gm, example_inputs, request)
+        split = (internals.functorch_config().get_hash(),) if training else ()  # decides what backward computes again
+        return _key(gm, example_inputs, request, *split)
     except Unknown as why:
         log.debug("a graph for %s is traced each time: %s", request.backend, why)
         return None
 
 
-def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> str:
+def _key(gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest, *more: Any) -> str:
     sources = sources_digest(Path(internals.__file__).parent)
     text: list[str] = [sources, settings(), repr(sorted(logs.enabled()))]
     asked = (request.backend, request.fingerprint, request.options, request.mode, request.strict, request.static_inputs)
     text.append(repr(asked))
-    return text_key("recipe", *text, *described_graph(gm, example_inputs))
+    return text_key("recipe", more, *text, *described_graph(gm, example_inputs))
 
 
 def described_graph(gm: GraphModule, example_inputs: Sequence[Any], *, symbolic: bool = False) -> list[str]:

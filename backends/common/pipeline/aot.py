@@ -36,12 +36,13 @@ from .decompose import (
     kept_whole,
     resized_as_in_eager,
 )
-from .derivatives import Derivatives, Joint
+from .derivatives import Derivatives, Joint, Recorder
 from .saved import bases_saved, draws_kept, results_apart, signs_saved, without_detaching
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
-Lower = Callable[[GraphModule, Sequence[Any], bool], Callable[..., Sequence[Any]]]
+Lower = Callable[[GraphModule, Sequence[Any], tuple[int, ...] | None], Callable[..., Sequence[Any]]]
+"""Compiles a graph for inputs; the last is None for a forward graph, and the tangents a backward graph lacks."""
 
 
 VIEW_OF_SUBCLASS = "a result that consists of other tensors is a view of an input, or of another result"
@@ -239,9 +240,11 @@ def _through_autograd(
                     _keep_old_contents(part)
                 if writes_inputs and _returns_what_it_writes(part):
                     raise _ReturnsWhatItWrites
-                run = lower(part, inputs, False)
+                run = lower(part, inputs, None)
                 return _boxed(run, run)
-            back = Backward(part, tangents, internals.not_captured(lambda gm: lower(gm, inputs, True)))
+            back = Backward.of_graph(
+                part, tangents, internals.not_captured(lambda gm, missing: lower(gm, inputs, missing))
+            )
             return _boxed(back.boxed, back.run, emptying=True)
 
         # Backward is compiled when it first runs, which may be in the middle of a program that is captured.
@@ -278,7 +281,9 @@ def _through_autograd(
         )
         internals.keep_saved_buffers()
         if joint.is_known:
-            return Derivatives(compiled, gm, fakes, joint, tangents, strict=strict)
+            recorder = Recorder.of_aot(tangents.traced)
+            tangents.traced = ()
+            return Derivatives(compiled, gm, fakes, joint, tangents, recorder, strict=strict)
         return tangents.watched(compiled)
 
 

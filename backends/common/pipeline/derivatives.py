@@ -14,6 +14,7 @@ import operator
 import threading
 import types
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ Run = Callable[..., Sequence[Any]]
 
 _AGAIN = "a backward pass that is differentiated again (create_graph=True), batched or in forward mode"
 _OTHER = "a backward pass that gets a gradient of another class of tensors, or none, where one consists of others"
+_UNUSUAL = "a backward pass for which the artifact cache has no code, or which deterministic algorithms are to run"
 _TANGENTS = "an input has a tangent (forward-mode differentiation)"
 
 
@@ -60,14 +62,14 @@ def eager_with_tangents(run: Run, captured: GraphModule, *, strict: bool) -> Run
     return run.short(any_call) if isinstance(run, Derivatives) else any_call
 
 
+@dataclass
 class Joint:
     """Facts about the joint graph of forward and backward, collected before it is split."""
 
-    def __init__(self) -> None:
-        self.used: frozenset[int] = frozenset()  # inputs whose contents gradients depend on
-        self.unused: frozenset[int] = frozenset()  # inputs without a gradient
-        self.is_random = False
-        self.is_known = False
+    used: frozenset[int] = frozenset()  # inputs whose contents gradients depend on
+    unused: frozenset[int] = frozenset()  # inputs without a gradient
+    is_random: bool = False
+    is_known: bool = False
 
     def noticed(self, split: Callable[..., Any]) -> Callable[..., Any]:
         """The partitioner ``split``, wrapped so that it examines the graph first."""
@@ -115,8 +117,29 @@ class _Now(threading.local):
     inputs: tuple[Sequence[Any], Any] | None = None
 
 
+@dataclass(frozen=True)
+class Recorder:
+    """What records the gradients of a compiled graph: an ``autograd.Function``, and what is known of it."""
+
+    function: Any
+    returns: internals.Returns
+    plain: internals.PlainPasses | None
+    expected: internals.ExpectedGradients | None = None
+    is_of_aot: bool = True  # AOTAutograd's, whose own passes take what the short ones do not
+
+    @classmethod
+    def of_aot(cls, tangents: Sequence[torch.Tensor]) -> Recorder:
+        """What AOTAutograd made last in this tracing context; ``tangents`` are those of the traced graph."""
+        function = internals.compiled_function()
+        if function is None:
+            raise RuntimeError("this version of torch hides the function by which AOTAutograd records gradients")
+        expected = internals.ExpectedGradients(function) if internals.has_subclasses(function) else None
+        plain = internals.PlainPasses.of(function, tangents)
+        return cls(function, internals.Returns.of(function), plain, expected)
+
+
 class Derivatives:
-    """A graph compiled by AOTAutograd; torch computes its backward pass if that is differentiated in turn."""
+    """A graph compiled with its backward pass; torch computes that if it is differentiated in turn."""
 
     def __init__(
         self,
@@ -125,17 +148,17 @@ class Derivatives:
         example_inputs: Sequence[Any],
         joint: Joint,
         tangents: Tangents,
+        recorder: Recorder,
         *,
         strict: bool,
     ) -> None:
-        function = internals.compiled_function()
-        if function is None:
-            raise RuntimeError("this version of torch hides the function by which AOTAutograd records gradients")
-        self._forward, self._joint, self._tangents = tangents.watched(forward), joint, tangents
-        self._captured = in_torch(captured, _AGAIN, strict=strict)
-        self._for_other_gradients = in_torch(captured, _OTHER, strict=strict)
-        self._returns = internals.Returns(function)
-        self._expected = internals.ExpectedGradients(function) if internals.has_subclasses(function) else None
+        """``forward`` takes the calls that :meth:`short` leaves."""
+        function = recorder.function
+        self.recorder, self.joint, self.tangents = recorder, joint, tangents
+        self._forward = tangents.watched(forward)
+        occasions = (_AGAIN, _OTHER) if recorder.is_of_aot else (_AGAIN, _UNUSUAL)
+        self._in_torch = {what: in_torch(captured, what, strict=strict) for what in occasions}
+        self._returns, self._expected = recorder.returns, recorder.expected
         self._now = _Now()
         devices = sorted({v.device.type for v in example_inputs if isinstance(v, torch.Tensor)} | {"cpu"})
         self._cuda = [v.device for v in example_inputs if isinstance(v, torch.Tensor) and v.device.type == "cuda"][:1]
@@ -154,12 +177,16 @@ class Derivatives:
             for at in joint.unused
             if at < len(placeholders) and at in differentiated and not joint.unused.issuperset(differentiated)
         ]
-        self._short = internals.ShortPasses.of(function, example_inputs, tangents.traced)
-        tangents.traced = ()
+        self._short = internals.ShortPasses.of(function, example_inputs, recorder.plain)
         self._watch(function)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether :meth:`short` has passes of its own."""
+        return self._short is not None
+
     def __call__(self, *args: Any) -> Sequence[Any]:
-        self._now.inputs = args, self._random_state() if self._joint.is_random else None
+        self._now.inputs = args, self._random_state() if self.joint.is_random else None
         try:
             return self._forward(*args)
         finally:
@@ -170,9 +197,10 @@ class Derivatives:
         return otherwise if self._short is None else self._short.where_they_fit(otherwise, self._left_out)
 
     def _watch(self, function: Any) -> None:
-        """Wrap both passes of AOTAutograd's function."""
+        """Set both passes of the function, around those that AOTAutograd's has."""
         forward, backward, now, short = function.forward, function.backward, self._now, self._short
-        keeps_graph, is_random = internals.keeps_graph, self._joint.is_random
+        keeps_graph, is_random = internals.keeps_graph, self.joint.is_random
+        is_of_aot = self.recorder.is_of_aot
 
         def keeping(ctx: Any, *args: Any) -> Any:
             given: Any = now.inputs
@@ -193,13 +221,15 @@ class Derivatives:
                     return found
             if _is_differentiated(gradients):
                 return self._again(ctx, gradients)
+            if not is_of_aot:
+                return self._again(ctx, gradients, _UNUSUAL)
             if self._expected is not None and not self._expected.accepts(given := _unboxed(gradients)):
-                return self._again(ctx, self._expected.without_made_up(given), self._for_other_gradients)
+                return self._again(ctx, self._expected.without_made_up(given), _OTHER)
             if not keeps_graph():
                 ctx.kept = None
             if short is not None and ctx.is_short:
                 missing, completed = short.completed(ctx, _unboxed(gradients))
-                self._tangents.note(missing)
+                self.tangents.note(missing)
                 return backward(ctx, completed) if short.is_boxed else backward(ctx, *completed)
             return backward(ctx, *gradients)
 
@@ -212,10 +242,10 @@ class Derivatives:
 
     # --- the backward pass in torch --------------------------------------------------------------------------------
 
-    def _again(self, ctx: Any, boxed: Sequence[Any], captured: Run | None = None) -> tuple[torch.Tensor | None, ...]:
+    def _again(self, ctx: Any, boxed: Sequence[Any], what: str = _AGAIN) -> tuple[torch.Tensor | None, ...]:
         """The gradients of all inputs, as functions of the inputs and of the gradients of the results."""
         gradients = list(_unboxed(boxed))
-        inputs, random = self._inputs_of(ctx, gradients)
+        inputs, random = self._inputs_of(ctx, gradients, what)
         with torch.enable_grad(), contextlib.ExitStack() as stack:
             for kind, dtype, enabled in self._autocast:
                 stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False))
@@ -226,7 +256,7 @@ class Derivatives:
                     torch.cuda.set_rng_state(state, device)
             changed = self._returns.inputs_changed
             stand_ins = [_stand_in(v, i in changed) if isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-            results = (captured or self._captured)(*stand_ins)
+            results = self._in_torch[what](*stand_ins)
         ends, weights = self._ends(results, gradients)
         begins = [i for i, v in enumerate(stand_ins) if isinstance(v, torch.Tensor) and v.requires_grad]
         found: list[torch.Tensor | None] = [None] * len(inputs)
@@ -238,7 +268,7 @@ class Derivatives:
                 found[position] = gradient
         return tuple(found)
 
-    def _inputs_of(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    def _inputs_of(self, ctx: Any, gradients: Sequence[Any], what: str) -> tuple[Sequence[Any], Any]:
         """The inputs of the call, if they still have the contents on which the gradients depend."""
         why, kept = "", getattr(ctx, "kept", None)
         inputs, versions, random = kept or ((), None, None)
@@ -255,15 +285,14 @@ class Derivatives:
             why = "the graph, or the program after it, has changed an input of it in place"
         if why:
             raise DerivativeUnavailable(
-                "The backward pass of a compiled graph is differentiated again (create_graph=True), batched or run in "
-                f"forward mode. torch would compute it from the inputs of the graph, but {why}. Call the function "
+                f"This is {what}. torch would compute it from the inputs of the graph, but {why}. Call the function "
                 "uncompiled for this, or under torchmux.set_stance('force_eager')."
             )
         return inputs, random
 
     def _used(self, inputs: Sequence[Any]) -> Iterable[int]:
         """The inputs on whose contents gradients depend; maybe more where some consist of several in the graph."""
-        return self._joint.used if self._expected is None else range(len(inputs))
+        return self.joint.used if self._expected is None else range(len(inputs))
 
     def _ends(self, results: Sequence[Any], gradients: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """The results that have a gradient, and their gradients."""

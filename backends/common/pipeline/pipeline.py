@@ -9,7 +9,7 @@ that is told.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
+from torchmux.compile_lock import shared
 from torchmux.registry.errors import GraphRefused, LeftToTorch, NodesRefused, TorchmuxError
 from torchmux.registry.report import GraphReport
 from torchmux.registry.spec import BackendSpec, CompiledGraph, CompileRequest
 from torchmux.stages import collecting, stage
 
-from ..cache import recipes
+from ..cache import recipes, training
 from ..cache.cache import ArtifactCache, default_cache
 from . import aliasing, aot, lines, overlap
 from .assemble import Built, assemble
@@ -34,6 +35,7 @@ from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
 from .runtime import Compiled, WithoutAutocast, eager_when_overlap_differs, noting_calls
 
+_FOR_TRAINING = "it was compiled for training"
 _CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
 
 
@@ -208,34 +210,70 @@ class _Work:
             return self._run_failed(error)
 
     def _trace_and_compile(self) -> Run:
-        if self.training or self.implementation.restore is None:
+        if self.implementation.restore is None or (self.training and self.request.strict):
             return self._trace(None)
-        key = recipes.recipe_key(self.gm, self.example_inputs, self.request)
+        key = recipes.recipe_key(self.gm, self.example_inputs, self.request, training=self.training)
         cache = default_cache() if key is not None else None
         if cache is None or key is None:
             return self._trace(None)
-        return self._follow_recipe(cache, key) or self._trace(functools.partial(self._keep_recipe, cache, key))
-
-    def _follow_recipe(self, cache: ArtifactCache, key: str) -> Run | None:
-        """The code that an earlier process compiled for the same graph, if all of it is still in the cache."""
-        content = cache.load(key)
-        if content is None or self.implementation.restore is None:
-            return None
+        follow = self._follow_training if self.training else self._follow_recipe
         try:
             with stage("load"):
-                found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
+                found = None if (content := cache.load(key)) is None else follow(cache, key, content)
         except TorchmuxError:
             raise
         except Exception as error:  # the content may be anything
             recipes.log.warning("the recipe %s cannot be followed and will be rebuilt: %s", key, error)
             cache.drop(key)
-            return None
+            found = None
+        if found is not None:
+            return found
+        if self.training:
+            return self._trace(None, training.Keeper(cache, key, self.placing.report))
+        return self._trace(functools.partial(self._keep_recipe, cache, key))
+
+    def _follow_recipe(self, cache: ArtifactCache, key: str, content: bytes) -> Run | None:
+        """The code that an earlier process compiled for the same graph, if all of it is still in the cache."""
+        found = self._filed(content)
         if found is None:
             return None
-        gm, split, compiled = found
-        self.built = Built(gm, split, compiled)
-        self.compiler.tell_of(compiled)
-        return self._as_captured() or WithoutAutocast(assemble(gm, split, compiled))
+        self.built = Built(*found)
+        return self._as_captured() or WithoutAutocast(assemble(*found))
+
+    def _filed(self, content: bytes) -> tuple[GraphModule, Partition, dict[int, Run]] | None:
+        assert self.implementation.restore is not None
+        found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
+        if found is not None:
+            self.compiler.tell_of(found[-1])
+        return found
+
+    def _follow_training(self, cache: ArtifactCache, key: str, content: bytes) -> Run | None:
+        """Both passes as an earlier process compiled them, if those of forward are still in the cache."""
+
+        def pass_of(content: bytes) -> Run | None:
+            with collecting(self.placing.report.seconds, "AOT"), noting_calls(self.placing.report):
+                found = self._filed(content)
+            if self.placing.is_told:
+                self.placing.tell()
+            return None if found is None else assemble(*found)
+
+        def trace(args: Sequence[Any]) -> Run:
+            self.placing.forget()
+            self.example_inputs = list(args)
+            try:
+                with shared.lock, torch.enable_grad(), noting_calls(self.placing.report):
+                    run = self._trace(None, training.Keeper(cache, key, self.placing.report))
+            finally:
+                self.example_inputs = []
+            self.placing.tell()
+            return run.short(run) if isinstance(run, Derivatives) else run
+
+        followed = training.Followed(self.gm, self.example_inputs, pass_of, cache.load, trace)
+        found = followed.run(key, content)
+        if found is None:
+            return None
+        self.built = _FOR_TRAINING
+        return self._guarded(*found)
 
     def _as_captured(self) -> Run | None:
         """The captured graph, if all that is left of it shows memory: it makes the same in fewer calls of torch's.
@@ -262,13 +300,15 @@ class _Work:
         if keep is not None:
             keep(gm, split, compiled)
 
-    def _trace(self, keep: Keep | None) -> Run:
+    def _trace(self, keep: Keep | None, keeper: training.Keeper | None = None) -> Run:
         gm = self.implementation.rewrite(self.gm, self.request)
         mode, fakes = aot.fake_inputs(gm, self.example_inputs)
         with internals.tracing_with(mode), internals.leaving_dual_level():
-            return self._split_and_compile(gm, mode, fakes, keep)
+            return self._split_and_compile(gm, mode, fakes, keep, keeper)
 
-    def _split_and_compile(self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Keep | None) -> Run:
+    def _split_and_compile(
+        self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Keep | None, keeper: training.Keeper | None
+    ) -> Run:
         table = self.implementation.decompositions()
         apart = not aot.has_subclasses(gm) and aot.share_nothing(self.example_inputs)
         if not self.training:
@@ -289,14 +329,19 @@ class _Work:
                 )
 
         else:
-            self.built = "it was compiled for training"
+            self.built = _FOR_TRAINING
 
-        def lower(part: GraphModule, inputs: Sequence[Any], backward: bool) -> Callable[..., Sequence[Any]]:
-            if not backward:
-                return self.compiler.compile(part, "forward" if self.training else "inference", {}, apart=apart)
+        def lower(part: GraphModule, inputs: Sequence[Any], missing: tuple[int, ...] | None) -> Run:
+            since, keep = training.told_so_far(self.placing.report), None
+            if missing is None:
+                if keeper is not None:
+                    keep = functools.partial(keeper.forward, since)
+                return self.compiler.compile(part, "forward" if self.training else "inference", {}, keep, apart=apart)
+            if keeper is not None:
+                keep = functools.partial(keeper.backward, missing, since)
             # Most are compiled when they first run, far from the capture.
             with collecting(self.placing.report.seconds, "AOT"), noting_calls(self.placing.report):
-                run = self.compiler.compile(part, "backward", {})
+                run = self.compiler.compile(part, "backward", {}, keep)
             if self.placing.is_told:  # most are compiled at their first run, after the rest was reported
                 self.placing.tell()
             return run
@@ -307,11 +352,21 @@ class _Work:
         run = aot.through_autograd(
             gm, fakes, table, lower, training=self.training, strict=strict, whole=whole if self.training else ()
         )
-        if not internals.inputs_are_mutated():
+        writes = internals.inputs_are_mutated()
+        if keeper is not None and isinstance(run, Derivatives):
+            keeper.made(run, writes=writes)
+        if writes:
+            both = ([p for v in values for p in internals.parts_of(v)] for values in (fakes, self.example_inputs))
+            if len(set(map(aliasing.sharing, both))) > 1:
+                raise GraphRefused(
+                    "the graph changes inputs that overlap in memory, but the capture does not show this"
+                )
+        return self._guarded(run, writes)
+
+    def _guarded(self, run: Run, writes: bool) -> Run:
+        """Code traced by AOTAutograd, for inputs that overlap as they do now if it ``writes`` to some."""
+        if not writes:
             return run
-        both = ([p for v in values for p in internals.parts_of(v)] for values in (fakes, self.example_inputs))
-        if len(set(map(aliasing.sharing, both))) > 1:
-            raise GraphRefused("the graph changes inputs that overlap in memory, but the capture does not show this")
         if isinstance(run, Derivatives):
             run = run.short(run)
         return eager_when_overlap_differs(run, self.gm, self.example_inputs, strict=bool(self.request.strict))

@@ -101,22 +101,54 @@ class Tangents:
 class Backward:
     """A backward graph, compiled for each choice of results without a gradient that occurs."""
 
-    def __init__(self, gm: GraphModule, tangents: Tangents, lower: Callable[[GraphModule], Run]) -> None:
-        self._tangents = tangents
-        self._lower = lower
-        self._untouched: GraphModule | None = None
-        self._runs: dict[tuple[int, ...], tuple[Run, Emptying | None]] = {}  # by the tangents that are missing
-        self._writes = any(aliasing.writes(n) for n in gm.graph.nodes)
-        self._results = len(gm.graph.output_node().args[0])
-        if tangents.count > 1 and not self._writes:
-            self._untouched = gm
-        else:
-            self._compile((), gm)
+    def __init__(
+        self, tangents: Tangents, make: Callable[[tuple[int, ...]], Run | None], *, results: int, writes: bool
+    ) -> None:
+        """``make`` compiles it without some tangents; without none if it ``writes`` to what it is given.
 
-    def _compile(self, missing: tuple[int, ...], gm: GraphModule) -> tuple[Run, Emptying | None]:
-        run = self._lower(gm)
-        self._runs[missing] = run, emptying_of(run)
-        return self._runs[missing]
+        It returns None where it cannot, which only :meth:`is_ready` asks for.
+        """
+        self._tangents, self._make, self._results, self._writes = tangents, make, results, writes
+        self._runs: dict[tuple[int, ...], tuple[Run, Emptying | None]] = {}  # by the tangents that are missing
+
+    @classmethod
+    def of_graph(
+        cls, gm: GraphModule, tangents: Tangents, lower: Callable[[GraphModule, tuple[int, ...]], Run]
+    ) -> Backward:
+        """The backward graph ``gm``, of which ``lower`` compiles what is left; at once if there is no choice."""
+        writes = any(aliasing.writes(n) for n in gm.graph.nodes)
+        chooses = tangents.count > 1 and not writes
+
+        def make(missing: tuple[int, ...]) -> Run:
+            part = gm
+            if chooses:
+                part = copy_graph(gm)
+                leave_out(part, missing)
+            return lower(part, missing)
+
+        made = cls(tangents, make, results=len(gm.graph.output_node().args[0]), writes=writes)
+        if not chooses:
+            made.is_ready(())
+        return made
+
+    def _choice(self, missing: tuple[int, ...]) -> tuple[int, ...]:
+        return missing if self._tangents.count > 1 and not self._writes else ()
+
+    def _is_nothing(self, missing: tuple[int, ...]) -> bool:
+        """Whether autograd only passes through."""
+        return bool(missing) and len(missing) == self._tangents.count and not self._writes
+
+    def is_ready(self, missing: tuple[int, ...]) -> bool:
+        """Whether :meth:`run` has code for these missing tangents; it is made here."""
+        choice = self._choice(missing)
+        if self._is_nothing(missing) or choice in self._runs:
+            return True
+        with shared.lock:
+            run = self._make(choice)
+        if run is None:
+            return False
+        self._runs[choice] = run, emptying_of(run)
+        return True
 
     def boxed(self, args: list[Any]) -> Sequence[Any]:
         """As :meth:`run`, where autograd says what is missing."""
@@ -127,17 +159,14 @@ class Backward:
 
         ``args`` may be emptied: what forward has saved is then freed after its last use.
         """
-        if missing and len(missing) == self._tangents.count and not self._writes:
-            return [None] * self._results  # autograd only passes through
-        if self._untouched is None:
-            missing = ()
+        if missing:
+            if self._is_nothing(missing):
+                return [None] * self._results
+            missing = self._choice(missing)
         found = self._runs.get(missing)
         if found is None:
-            assert self._untouched is not None
-            gm = copy_graph(self._untouched)
-            leave_out(gm, missing)
-            with shared.lock:
-                found = self._compile(missing, gm)
+            self.is_ready(missing)
+            found = self._runs[missing]
         run, emptying = found
         try:
             return run(*args) if emptying is None else emptying(args)
