@@ -13,7 +13,8 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
   ``stale``: code made for something else; ``surroundings``: what is left around it;
 * ``settings``: what it is told; ``lives``: what is kept too long or ends too early; ``process``: what happens to it;
   ``honesty``: what is said of it;
-* ``circumstances``: faults that operators have where they are usually not tried.
+* ``circumstances``: faults that operators have where they are usually not tried; ``beyond``: with rare counts and
+  ranges, and in what only looks like what compilers have one kernel for.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from . import (
     surroundings,
     turns,
 )
+from .beyond import counts, patterns
 from .circumstances import (
     algebra,
     attributes,
@@ -85,6 +87,7 @@ _KINDS = (
     unusual.numerics, unusual.arguments, unusual.simplifications, unusual.training, unusual.process,
     chains.simplifications, chains.numerics, chains.layout, effects.state, effects.turns, effects.keys,
     effects.numerics, effects.training, inputs.layout, inputs.numerics, inputs.state, inputs.turns,
+    counts.turns, counts.keys, counts.layout, counts.numerics, counts.training, patterns.simplifications,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

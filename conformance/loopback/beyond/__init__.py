@@ -1,0 +1,5 @@
+"""Faults beyond what usual programs reach, and beyond what rewrites may take for what they know.
+
+* ``counts``: with some counts of threads, programs, dimensions and elements, in some ranges and under some settings;
+* ``patterns``: in what only looks like attention, a norm, an activation or a layer.
+"""
