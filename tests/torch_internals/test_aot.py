@@ -159,3 +159,33 @@ def test_usual_graphs_have_short_passes(monkeypatch) -> None:
     monkeypatch.setattr(ti.ShortPasses, "of", lambda *args: made.append(of(*args)) or made[-1])
     torchmux.compile(lambda x: x.sin(), backend="aot_eager")(torch.ones(2, requires_grad=True)).sum().backward()
     assert len(made) == 1 and made[0] is not None
+
+
+@checks("PlainPasses", "plain_function")
+def test_passes_that_are_made_without_aot_autograd() -> None:
+    mode, x = ti.new_fake_mode(), torch.tensor([1.0, 2.0], requires_grad=True)
+    with ti.tracing_context(mode):
+        gm = torch.fx.symbolic_trace(lambda x: (x.sin(), x.sign()))
+        ti.aot_autograd()(gm, [mode.from_tensor(x)], fw_compiler=lambda g, inputs: g.forward)
+        known = ti.PlainPasses.of(ti.compiled_function(), [torch.ones(2), torch.ones(2)])
+    assert known is not None
+    plain = ti.PlainPasses.again(known.told())
+    assert vars(plain) == vars(known)
+    asked = []
+
+    def backward(args, missing):
+        saved, first, _ = args
+        return [saved.cos() * first * 10]
+
+    function = ti.plain_function(
+        lambda x: (x.sin(), x.sign(), x), backward, lambda m: asked.append(m) or len(asked) < 2
+    )
+    short = ti.ShortPasses.of(function, [x], plain)
+    function.forward = staticmethod(lambda ctx, *args: short.forward(ctx, args))
+    function.backward = staticmethod(lambda ctx, *g: short.backward(ctx, g[0] if short.is_boxed else list(g)) or None)
+    short.called_by_engine(function.backward)
+    for _ in range(2):
+        x.grad = None
+        short.apply(x)[0].sum().backward()
+        torch.testing.assert_close(x.grad, None if len(asked) > 1 else x.detach().cos() * 10)
+    assert asked == [(1,), (1,)]

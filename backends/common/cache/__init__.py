@@ -8,6 +8,7 @@
 * ``turns``: one process compiles, and the others wait for what it stores,
 * ``code_or_refusal``: what is filed of one compiled part: its code, or which of its nodes the compiler refuses,
 * ``recipes``: what is filed of a whole captured graph, so that a later process need not trace it,
+* ``training``: the same of a graph that records gradients, with its backward pass,
 * ``listing``: operators and arguments as JSON, of which recipes are made,
 * ``artifacts``: all that this process has used, as bytes for another machine.
 """

@@ -102,7 +102,8 @@ class Keeper:
 
     def _tried(self, since: tuple[int, int, int], gm: GraphModule, split: Partition, compiled: Any) -> Any:
         try:
-            return _encoded(gm, split, compiled, self.report, since)
+            with internals.without_modes():  # AOTAutograd compiles among fake tensors, and constants are real
+                return _encoded(gm, split, compiled, self.report, since)
         except Unknown as why:
             recipes.log.debug("a graph for %s is traced each time: %s", self.report.backend, why)
             return None
@@ -156,9 +157,9 @@ class Followed:
                 outdated.append(missing)
             return run
 
-        backward = Backward(tangents, backward_pass, results=told["gradients"], writes=False)
-        make_ready = internals.not_captured(backward.is_ready)
-        function = internals.plain_function(forward, internals.not_captured(backward.run), make_ready)
+        make = internals.not_captured(backward_pass)  # in a program that is captured
+        backward = Backward(tangents, make, results=told["gradients"], writes=False)
+        function = internals.plain_function(forward, backward.run, backward.is_ready)
         returns = internals.Returns(frozenset(passes["changed"]), 0, known.results, {})
         used, unused, is_random = passes["joint"]
         transformed = in_torch(self.captured, _TRANSFORMED, strict=False)
