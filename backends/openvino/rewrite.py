@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -218,6 +219,35 @@ def _keep_scatters_apart(graph: Graph, node: Node) -> None:
         node.args = (node.args[0], same, *node.args[2:])
 
 
+def _keep_means_apart(graph: Graph, node: Node) -> None:
+    """Put a detour behind a mean, where the same tensor has statistics over other dimensions.
+
+    OpenVINO takes ``(x - x.mean(0)) / (x.var(1) + epsilon).sqrt()`` for a norm, whatever the dimensions of the first
+    mean are.
+    """
+    x, *dims = node.args[:2]
+    alike = (other.args[1:2] for other in graph.nodes if other.target in _STATISTICS and _is_same(other.args[0], x))
+    if all(_dimensions(others, node) == _dimensions(dims, node) for others in alike):
+        return
+    with graph.inserting_after(node):
+        longer = graph.call_function(_aten.unsqueeze.default, (node, 0))
+    with graph.inserting_after(longer):
+        same = graph.call_function(_aten.mean.dim, (longer, [0]))
+    same.meta["val"] = node.meta["val"]
+    node.replace_all_uses_with(same, delete_user_cb=lambda user: user is not longer)
+
+
+def _is_same(a: Node, b: Node) -> bool:
+    """Whether OpenVINO makes one of two, which it does where both compute the same of the same."""
+    return a is b or (a.op == "call_function" == b.op and (a.target, a.args, a.kwargs) == (b.target, b.args, b.kwargs))
+
+
+def _dimensions(dims: Sequence[Any], node: Node) -> set[int]:
+    """The dimensions of a statistic of what ``node`` reads; none that are given stand for all."""
+    count = node.args[0].meta["val"].dim()
+    return {d % count for d in dims[0]} if dims and dims[0] and count else set(range(count))
+
+
 def _spare_broadcasts_of_nothing(graph: Graph, node: Node) -> None:
     """Leave out a broadcast to a tensor of no dimension, which ends the process in OpenVINO's compiler."""
     value = node.meta["val"]
@@ -230,6 +260,8 @@ def _is_float(value: Any) -> bool:
 
 
 _SCATTERS = frozenset((_aten.slice_scatter.default, _aten.select_scatter.default))
+_MEANS = _aten.mean.dim, _aten.mean.default
+_STATISTICS = frozenset((*_MEANS, _aten.var.correction, _aten.var_mean.correction, _aten.std.correction))
 _OF_TWO = frozenset((_aten.maximum.default, _aten.minimum.default))
 _TURNED = {
     _aten.gt.Tensor: _aten.lt.Tensor,
@@ -270,6 +302,7 @@ _RULES = {
     _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
     _aten.index.Tensor: _count_from_the_front,
     _aten.cumsum.default: _count_in_integers,
+    **dict.fromkeys(_MEANS, _keep_means_apart),
     _aten.native_layer_norm.default: _compute_statistics,
     _aten._native_batch_norm_legit_functional.default: _normalize_by_batch,
 }
