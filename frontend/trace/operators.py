@@ -142,8 +142,7 @@ class Operators(Tracer):
             return self.fold(function, [left.const(self), right.const(self)], {})
         if result.node.expr.is_number:
             return sym_result(self, result, None)
-        node = self.create_node("call_function", function, (left.arg(self), right.arg(self)), {})
-        node.meta["example_value"] = result
+        node = self.number_node("call_function", function, (left.arg(self), right.arg(self)), result)
         return sym_result(self, result, node)
 
     def _is_defined(self, function: Callable, right: Value) -> bool:
@@ -301,8 +300,7 @@ class Operators(Tracer):
             return inverse(self, value)
         if isinstance(value, SymValue):
             result = function(value.sym)
-            node = self.create_node("call_function", function, (value.node,), {})
-            node.meta["example_value"] = result
+            node = self.number_node("call_function", function, (value.node,), result)
             return sym_result(self, result, node)
         if isinstance(value, ObjectValue):
             method = self.special_method(value, name)

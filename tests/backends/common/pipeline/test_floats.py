@@ -70,6 +70,23 @@ def test_a_float_that_is_too_large_for_a_tensor(backend):
         filled_with(x, 1e20)
 
 
+def test_a_step_without_gradients_is_no_training_graph():
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=1.0, momentum=0.9)
+    compiled = _compiled(optimizer.step, "aot_eager")
+    expected, moment = torch.ones(4), torch.zeros(4)
+    for rate in (*CALLS, 0.1):
+        optimizer.param_groups[0]["lr"] = rate
+        weight.grad = torch.arange(4.0)
+        compiled()
+        moment = moment * 0.9 + torch.arange(4.0)
+        expected = expected - rate * moment
+        torch.testing.assert_close(weight.detach(), expected)
+    report = torchmux.report(compiled)
+    assert report.graph_count == 2, report.recompiles  # the first makes the momentum
+    assert {entry.report.phase for entry in report.graphs} == {"inference"}
+
+
 @pytest.mark.slow
 def test_inductor():
     test_a_changing_float_is_one_more_graph("inductor")
