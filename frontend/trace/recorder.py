@@ -347,7 +347,7 @@ class GraphRecorder(SymbolicNumbers):
                     with ti.python_dispatcher(), SymbolicTensors():
                         return call_target(kind, target, args, kwargs)
                 return call_target(kind, target, args, kwargs)
-        except (GraphBreak, RecursionError):  # the program's recursion, not the operator's failure
+        except GraphBreak:
             raise
         except Exception as error:
             raise self._propagation_break(kind, target, error) from None
@@ -356,6 +356,8 @@ class GraphRecorder(SymbolicNumbers):
         if not _FAKE_ERRORS:
             _FAKE_ERRORS.update(ti.fake_tensor_errors())
         name = _operator_name(target)
+        if isinstance(error, RecursionError):  # the program's, which the operator has no part in
+            return GraphBreak(breaks.TOO_DEEP, f"Python's recursion limit was reached in {name}", error)
         if isinstance(error, _FAKE_ERRORS["guard"]):
             return self.undecided(error.cond, f"what {name} does")
         if isinstance(error, _FAKE_ERRORS["data_dependent"]):
