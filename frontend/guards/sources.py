@@ -513,6 +513,32 @@ class IteratorArguments(Source):
 
 
 @kind
+class Upcoming(Source):
+    """What a builtin iterator gives after ``ahead`` others, wherever it stands."""
+
+    parent: Source
+    ahead: int
+
+    @staticmethod
+    def of(iterator: Any, ahead: int) -> Any:
+        """What ``next()`` would return after ``ahead`` calls; the iterator stays where it is."""
+        try:
+            _, (items,), *position = iterator.__reduce__()
+        except RuntimeError as error:  # the dictionary has changed
+            raise IndexError from error
+        read = next((cls.__getitem__ for cls in (list, tuple) if isinstance(items, cls)), type(items).__getitem__)
+        return read(items, ahead + (position[0] or 0 if position else 0))
+
+    def expression(self, out: Loader) -> str:
+        return f"{out.const(self.of)}({out.load(self.parent)}, {self.ahead})"
+
+    def in_words(self, parent: str) -> str:
+        return f"next({parent})" if not self.ahead else f"item {self.ahead} ahead of {parent}"
+
+    follow = not_followed
+
+
+@kind
 class GeneratorArgument(Source):
     """What a generator that has not begun was called with."""
 

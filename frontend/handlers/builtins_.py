@@ -278,7 +278,7 @@ def format_(tr: Tracer, value: Value, *spec: Value) -> Value:
 
 @handles(abs)
 def abs_(tr: Tracer, value: Value) -> Value:
-    if isinstance(value, arrays.ARRAYS):
+    if isinstance(value, arrays.AnyArray):
         return arrays.NumpyFunctionValue(np.absolute).call(tr, [value], {})
     return _numeric(tr, abs, "__abs__", [value])
 

@@ -186,7 +186,7 @@ def enumerate_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak(breaks.C_FUNCTION, "enumerate() of nothing")
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstValue(0))
     first = tr.fold(operator.index, [start.const(tr)], {})
-    return EnumerateIterator((args or [kwargs["iterable"]])[0].iter(tr), first.const(tr))
+    return EnumerateIterator((args or [kwargs["iterable"]])[0].iter(tr), ConstValue(int(first.const(tr))))
 
 
 @constructs(zip)

@@ -10,10 +10,10 @@ import torch
 
 from ..breaks import C_FUNCTION, GraphBreak
 from ..values import arrays
-from ..values.arrays import KnownArrayValue, known_array, made_of_constants
+from ..values.arrays import known_array, made_of_constants
 from ..values.base import Value
 from ..values.constants import ConstValue, SymValue
-from ..values.containers import array_functions as array_functions  # fills the tables
+from ..values.containers.array_views import ascontiguous  # with the module that fills the tables
 from ..values.tensors import TensorValue
 from .table import constructs, handles
 
@@ -28,7 +28,7 @@ def number(tr: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -
 
 @handles(torch.from_numpy)
 def from_numpy(tr: Tracer, array: Value) -> Value:
-    if isinstance(array, KnownArrayValue):
+    if isinstance(array, arrays.AnyArray):
         array = array.for_writing(tr)
     if not isinstance(array, arrays.ArrayValue) or array.is_number:
         raise GraphBreak(C_FUNCTION, f"torch.from_numpy of {array.describe()}")
@@ -58,9 +58,14 @@ def array(tr: Tracer, value: Value) -> Value:
 @handles(np.asarray)
 def asarray(tr: Tracer, value: Value) -> Value:
     """An array stays what it is, and a tensor tells its array as ``numpy()`` does."""
-    if isinstance(value, arrays.ARRAYS):
+    if isinstance(value, arrays.AnyArray):
         return value
     return value.call_method(tr, "numpy", [], {}) if isinstance(value, TensorValue) else known_array(tr, value)
+
+
+@handles(np.ascontiguousarray)
+def ascontiguousarray(tr: Tracer, array: Value) -> Value:
+    return ascontiguous(tr, array)
 
 
 @handles(np.arange)

@@ -88,6 +88,10 @@ class DynamicDims:
         self.seen[key] = None if changed else number
         return self._may_be_symbolic(number, source) and (self.dynamic is True or (changed and self.automatic))
 
+    def has_moved(self, position: Any, source: Source) -> bool:
+        """Whether an iterator has been seen to stand elsewhere."""
+        return self.seen.setdefault((source.words(), "position"), position) != position
+
     def takes_data(self, number: int | float, source: Source) -> bool:
         """Whether a number that is most likely data, or counts, is symbolic before it has changed."""
         return self._may_be_symbolic(number, source) and (self.dynamic is True or self.automatic)

@@ -161,8 +161,7 @@ class SymbolicNumbers(Tracer):
         self.inputs.append((node, where))
         self.real_inputs[node] = tensor
         with self.recording_main():  # wherever it was met: later nodes anywhere may use it
-            item = self.create_node("call_method", "item", (node,), {})
-        item.meta["example_value"] = sym
+            item = self.number_node("call_method", "item", (node,), sym)
         self._symbol_nodes[sym.node.expr] = item
         self.float_inputs[sym.node.expr] = source
         return SymValue(sym, item, source)
@@ -206,8 +205,7 @@ class SymbolicNumbers(Tracer):
         known = self._symbol_nodes.get(value.node.expr)
         if known is None and not value.node.expr.is_number:
             args = (owner.node,) if dim is None else (owner.node, dim)
-            known = self.create_node("call_method", method, args, {})
-            known.meta["example_value"] = value
+            known = self.number_node("call_method", method, args, value)
         return sym_result(self, value, known)
 
     def node_of_symbol(self, expr: Any) -> Any:

@@ -18,7 +18,7 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..sizes.algebra import inverse, power_of_negative
 from ..values import arrays
-from ..values.arrays import ARRAYS
+from ..values.arrays import AnyArray
 from ..values.base import MISSING, Raised, Value
 from ..values.constants import HAVE_TWINS, ConstValue, SymValue, has_no_twin, operand, sym_result
 from ..values.containers import array_items
@@ -83,7 +83,7 @@ class Operators(Tracer):
         if symbol.endswith("="):
             return self._inplace(symbol, left, right)
         function, name, reflected = BINARY[symbol]
-        if isinstance(left, ARRAYS) or isinstance(right, ARRAYS):
+        if isinstance(left, AnyArray) or isinstance(right, AnyArray):
             return arrays.binary(self, symbol, left, right)
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
             ask_member(self, left.const(self), name, f"__i{name[2:]}")
@@ -142,8 +142,7 @@ class Operators(Tracer):
             return self.fold(function, [left.const(self), right.const(self)], {})
         if result.node.expr.is_number:
             return sym_result(self, result, None)
-        node = self.create_node("call_function", function, (left.arg(self), right.arg(self)), {})
-        node.meta["example_value"] = result
+        node = self.number_node("call_function", function, (left.arg(self), right.arg(self)), result)
         return sym_result(self, result, node)
 
     def _is_defined(self, function: Callable, right: Value) -> bool:
@@ -208,7 +207,7 @@ class Operators(Tracer):
         if isinstance(left, TensorValue) and not isinstance(right, ObjectValue):
             left.guard_operator(self, name)
             return self.emit("call_function", function, [left, operand(right)], {})
-        if isinstance(left, ARRAYS) and not getattr(left, "is_number", False):
+        if isinstance(left, AnyArray) and not getattr(left, "is_number", False):
             return array_items.inplace(self, symbol, left, right)
         method = self.special_method(left, name) if isinstance(left, ObjectValue) else None
         if method is not None:
@@ -227,7 +226,7 @@ class Operators(Tracer):
         """What a right operand that is a number makes of ``list += number``: its class is asked ahead of sequences."""
         if not isinstance(left, (ListValue, DequeValue)):
             return None
-        if isinstance(right, ARRAYS):
+        if isinstance(right, AnyArray):
             raise GraphBreak(breaks.OPERATION, f"{left.describe()} {symbol} {right.describe()}")
         method = self.special_method(right, BINARY[symbol[:-1]][2]) if isinstance(right, ObjectValue) else None
         result = None if method is None else method.call(self, [left], {})
@@ -289,7 +288,7 @@ class Operators(Tracer):
 
     def unary(self, symbol: str, value: Value) -> Value:
         function, name = UNARY[symbol]
-        if isinstance(value, ARRAYS):
+        if isinstance(value, AnyArray):
             return arrays.unary(self, symbol, value)
         if isinstance(value, TensorValue):
             value.guard_operator(self, name)
@@ -301,8 +300,7 @@ class Operators(Tracer):
             return inverse(self, value)
         if isinstance(value, SymValue):
             result = function(value.sym)
-            node = self.create_node("call_function", function, (value.node,), {})
-            node.meta["example_value"] = result
+            node = self.number_node("call_function", function, (value.node,), result)
             return sym_result(self, result, node)
         if isinstance(value, ObjectValue):
             method = self.special_method(value, name)
@@ -319,7 +317,7 @@ class Operators(Tracer):
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         function, name, reflected = COMPARE[symbol]
-        if isinstance(left, ARRAYS) or isinstance(right, ARRAYS):
+        if isinstance(left, AnyArray) or isinstance(right, AnyArray):
             return arrays.binary(self, symbol, left, right)
         for value in (left, right):
             if isinstance(value, ReadNumber):
@@ -394,7 +392,7 @@ class Operators(Tracer):
             return True
         if isinstance(left, ConstValue) and isinstance(right, ConstValue) and left.value != left.value:
             raise GraphBreak(breaks.OPERATION, "nan in a container: which nan it is decides what is found")
-        if any(isinstance(side, (TensorValue, ObjectValue, *ARRAYS)) for side in (left, right)):
+        if any(isinstance(side, (TensorValue, ObjectValue, AnyArray)) for side in (left, right)):
             return self.compare("==", left, right).truth(self)
         if isinstance(left, IdValue) or isinstance(right, IdValue):
             return are_one(self, left, right)

@@ -73,7 +73,7 @@ class GraphRecorder(SymbolicNumbers):
         self.reads_numbers = False
         self._numpy_numbers = False  # whether there are some among the arguments of the operator
         self._as_numpy = False  # whether they are passed as such
-        self._is_empty = True  # no node yet but inputs
+        self._is_empty = True  # no node yet but inputs and numbers
         self._last_placeholder: Any = None
         self._placeholder_names: dict[str, int] = {}  # how often each was wanted
         self._input_fakes: dict[int, TensorValue] = {}
@@ -305,12 +305,21 @@ class GraphRecorder(SymbolicNumbers):
                 self.guards.add(PropertyEquals(source, "is_leaf", False, "is no leaf"))
 
     def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
-        if self.region is not None:
-            args, kwargs = map_arg((args, kwargs), self.region.lift)
-        else:
+        if self.region is None:
             if self.grad_enabled != self.graph_grad:
                 self._follow_grad()
             self._is_empty = False
+        return self._node(kind, target, args, kwargs)
+
+    def number_node(self, kind: str, target: Any, args: tuple, example: Any) -> Any:
+        """Record what computes a number.  No grad mode matters to it, so a graph may still begin in another one."""
+        node = self._node(kind, target, args, {})
+        node.meta["example_value"] = example
+        return node
+
+    def _node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
+        if self.region is not None:
+            args, kwargs = map_arg((args, kwargs), self.region.lift)
         if target is operator.pow and _is_negative(args[0]):
             target = torch.pow if _is_tensor(args[1]) else pow  # torch.fx writes -2 ** x, the opposite of a power
         node = self.graph.create_node(kind, target, args, kwargs)
@@ -347,6 +356,8 @@ class GraphRecorder(SymbolicNumbers):
         if not _FAKE_ERRORS:
             _FAKE_ERRORS.update(ti.fake_tensor_errors())
         name = _operator_name(target)
+        if isinstance(error, RecursionError):  # the program's, which the operator has no part in
+            return GraphBreak(breaks.TOO_DEEP, f"Python's recursion limit was reached in {name}", error)
         if isinstance(error, _FAKE_ERRORS["guard"]):
             return self.undecided(error.cond, f"what {name} does")
         if isinstance(error, _FAKE_ERRORS["data_dependent"]):

@@ -163,6 +163,9 @@ class Recording(Protocol):
     def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict[str, Any]) -> Node:
         """Record an operator on nodes, with the line of the program that it stands for."""
 
+    def number_node(self, kind: str, target: Any, args: tuple, example: Any) -> Node:
+        """Record an operator that computes a number, ``example`` in this call."""
+
     def placeholder(self, name: str) -> Node:
         """A new input of the main graph."""
 

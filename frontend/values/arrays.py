@@ -86,7 +86,21 @@ _OF_TENSORS = (torch.maximum, torch.minimum, torch.fmax, torch.fmin, torch.atan2
                torch.logical_or, torch.logical_xor)  # fmt: skip
 
 
-class ArrayValue(Value):
+class AnyArray(Value):
+    """Every kind of array."""
+
+    __slots__ = ()
+
+    def in_graph(self, tr: Tracer) -> ArrayValue:
+        """One that operators of the graph can read."""
+        raise NotImplementedError
+
+    def for_writing(self, tr: Tracer) -> ArrayValue:
+        """One that shares its memory."""
+        raise NotImplementedError
+
+
+class ArrayValue(AnyArray):
     """A NumPy array over the memory of ``tensor``; ``is_number``: NumPy would return a number instead."""
 
     __slots__ = ("is_number", "tensor")
@@ -95,6 +109,11 @@ class ArrayValue(Value):
         self.tensor = tensor
         self.is_number = is_number
         self.source = source
+
+    def in_graph(self, tr: Tracer) -> ArrayValue:
+        return self
+
+    for_writing = in_graph
 
     @property
     def dtype(self) -> np.dtype:
@@ -139,7 +158,7 @@ class ArrayValue(Value):
         return f"{out.value(self.tensor)}.numpy()" + ("[()]" if self.is_number else "")
 
 
-class KnownArrayValue(Value):
+class KnownArrayValue(AnyArray):
     """An array that the program makes of constants: NumPy computes with it for real, as long as only constants join.
 
     ``joined`` is the same array in the graph, once something else has joined; once that may be ``written`` to, there
@@ -159,7 +178,7 @@ class KnownArrayValue(Value):
 
     def truth(self, tr: Tracer) -> bool:
         if self.written:
-            return in_graph(tr, self).truth(tr)
+            return self.in_graph(tr).truth(tr)
         return tr.fold(bool, [self.array], {}).truth(tr)
 
     def length(self, tr: Tracer) -> Value:
@@ -196,16 +215,24 @@ class KnownArrayValue(Value):
         except IndexError:
             return False
 
+    def in_graph(self, tr: Tracer) -> ArrayValue:
+        if self.joined is None:
+            if self.array.dtype not in DTYPES:
+                raise GraphBreak(OPERATION, f"a NumPy array of {self.array.dtype}")
+            constant = wrap_array(tr, self.array.copy(), None)
+            assert isinstance(constant, ArrayValue)
+            self.joined = made(tr.emit("call_method", "clone", [constant.tensor], {}), of_numbers=False)
+        return self.joined
+
     def for_writing(self, tr: Tracer) -> ArrayValue:
         """The array of the graph, which from now on is the only one."""
-        array = in_graph(tr, self)
-        assert isinstance(array, ArrayValue)
+        array = self.in_graph(tr)
         self.written = True
         return array
 
     def rebuild(self, out: FrameWriter) -> str:
         if self.written:
-            return out.value(in_graph(out.tr, self))
+            return out.value(self.in_graph(out.tr))
         return f"{out.names.const(self.array)}.copy()"
 
 
@@ -230,16 +257,8 @@ def computed(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Val
 
 
 def in_graph(tr: Tracer, value: Value) -> Value:
-    """The same array as one that the graph computes with, if it is known; else the value itself."""
-    if not isinstance(value, KnownArrayValue):
-        return value
-    if value.joined is None:
-        if value.array.dtype not in DTYPES:
-            raise GraphBreak(OPERATION, f"a NumPy array of {value.array.dtype}")
-        constant = wrap_array(tr, value.array.copy(), None)
-        assert isinstance(constant, ArrayValue)
-        value.joined = made(tr.emit("call_method", "clone", [constant.tensor], {}), of_numbers=False)
-    return value.joined
+    """The same array as one that the graph computes with; what is no array stays as it is."""
+    return value.in_graph(tr) if isinstance(value, AnyArray) else value
 
 
 def known_array(tr: Tracer, value: Value) -> Value:
@@ -271,9 +290,6 @@ def number(tr: Tracer, element: TensorValue) -> Value:
     copied = tr.emit("call_method", "clone", [element], {})
     assert isinstance(copied, TensorValue)
     return ArrayValue(copied, is_number=True)
-
-
-ARRAYS = (ArrayValue, KnownArrayValue)
 
 
 # --- in and out -------------------------------------------------------------------------------------------------------
@@ -460,6 +476,8 @@ ArrayValue.METHODS = METHODS
 
 # Functions of NumPy's, beside the universal ones, that take arrays.
 FUNCTIONS: dict[Any, Any] = {}
+# Those of both tables whose results share no memory with their arguments.
+OF_COPIES: set[Any] = set()
 
 
 def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -467,12 +485,13 @@ def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]
     name = f"numpy.{function.__name__}"
     if not any(map(_of_the_graph, (*args, *kwargs.values()))) and not kwargs.keys() & {"out", "where"}:
         return computed(tr, function, args, kwargs)
-    args = [in_graph(tr, value) for value in args]
+    known = FUNCTIONS.get(function)
+    copies = isinstance(function, np.ufunc) or known in OF_COPIES
+    args = [in_graph(tr, value) if copies or isinstance(value, KnownArrayValue) else value for value in args]
     if isinstance(function, np.ufunc):
         if kwargs:
             raise GraphBreak(C_FUNCTION, f"{name} with {', '.join(kwargs)}")
         return matmul(tr, *args) if function is np.matmul and len(args) == 2 else apply_ufunc(tr, function, args)
-    known = FUNCTIONS.get(function)
     if known is None:
         raise GraphBreak(C_FUNCTION, name)
     return call_handler(known, name, (tr, *args), kwargs)
@@ -481,15 +500,15 @@ def _call(tr: Tracer, function: Any, args: list[Value], kwargs: dict[str, Value]
 def holds_array(value: Value) -> bool:
     """Whether a value is an array, or a list or tuple with one in it."""
     items = getattr(value, "_items", None)
-    if isinstance(items, list) and any(isinstance(item, ARRAYS) for item in items):
+    if isinstance(items, list) and any(isinstance(item, AnyArray) for item in items):
         return True
-    return isinstance(value, ARRAYS)
+    return isinstance(value, AnyArray)
 
 
 def _of_the_graph(value: Value) -> bool:
     if isinstance(value, KnownArrayValue):
         return value.written
-    return isinstance(value, ArrayValue) or holds_array(value)
+    return holds_array(value)
 
 
 # --- functions of numbers ---------------------------------------------------------------------------------------------

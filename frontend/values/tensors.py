@@ -343,11 +343,11 @@ class TensorValue(GraphValue):
             return meaning(tr, [self, *args], kwargs)
         if name in _BY_FUNCTION and (meaning := tr.meaning_of(getattr(torch, name))) is not None:
             return meaning(tr, [self, *args], kwargs)
-        if name in _STATEFUL:
-            raise GraphBreak(TORCH_STATE, f"Tensor.{name} on {self.describe()}")
         if name == "requires_grad_" and self._already_requires_grad(tr, args, kwargs):
             return self
-        if name in _METADATA_IN_PLACE and (self.is_input or name == "requires_grad_"):
+        if name in _STATEFUL or (name == "requires_grad_" and not self.is_input):
+            raise GraphBreak(TORCH_STATE, f"Tensor.{name} on {self.describe()}")
+        if name in _METADATA_IN_PLACE and self.is_input:
             raise GraphBreak(
                 OPERATION, f"Tensor.{name} changes the shape, strides or autograd state of input {self.describe()}"
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
@@ -58,6 +60,26 @@ def test_checks_are_plain_calls() -> None:
     with ti.checks_without_tokens():  # what it changes is as it was
         traced()
     assert not seen[2]
+
+
+@checks("floats_stay")
+def test_no_pass_makes_tensors_of_floats() -> None:
+    seen = []
+
+    def look(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        seen.append([type(node.meta.get("val")) for node in gm.graph.nodes])
+        return gm.forward
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        with ti.floats_stay() if stays else contextlib.nullcontext():
+            return ti.aot_autograd()(gm, inputs, fw_compiler=look)
+
+    for stays in (True, False):
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda x, f: torch.mul(x, f), backend=backend, fullgraph=True)
+        for number in (2.0, 3.0):
+            compiled(torch.ones(2), number)
+        assert (torch.SymFloat in seen[-1]) is stays
 
 
 @checks("written_inputs", "count_of_results")

@@ -40,6 +40,7 @@ from .aot import (
     count_of_results,
     draws_have_effects,
     floats_needed,
+    floats_stay,
     functorch_config,
     has_subclasses,
     inputs_are_mutated,

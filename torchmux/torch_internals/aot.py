@@ -43,6 +43,27 @@ def draws_have_effects() -> Any:
 
 
 @contextlib.contextmanager
+def floats_stay() -> Iterator[None]:
+    """Context manager under which AOTAutograd leaves the floats in a graph to its compilers.
+
+    A pass of its own makes tensors of them, and asks for a constant wherever an operator takes no tensor in the place
+    of a number, which is another compilation for each value.
+    """
+    from torch._functorch._aot_autograd import graph_compile
+
+    # The variable of the environment that turns it off is read once in a process, which torch's own compiler shares.
+    before = getattr(graph_compile, "tensorify_python_scalars", None)
+    if before is None:  # a version of torch that has it elsewhere
+        yield
+        return
+    graph_compile.tensorify_python_scalars = lambda *args: None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        graph_compile.tensorify_python_scalars = before
+
+
+@contextlib.contextmanager
 def checks_without_tokens() -> Iterator[None]:
     """Context manager under which a trace calls ``_linalg_check_errors`` as it is.
 

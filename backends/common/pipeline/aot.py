@@ -260,6 +260,7 @@ def _through_autograd(
             guess_tangent_strides_as_outputs=not overlap.may_be_returned(gm),
         ),
         internals.draws_have_effects(),
+        internals.floats_stay(),
         internals.checks_without_tokens(),
         recurrent_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),

@@ -45,7 +45,7 @@ class IsStrict(Guard):
 
 @kind
 class ItemsLeft(Guard):
-    """An iterator over a dictionary has this many items left."""
+    """An iterator has this many items left."""
 
     left: int
 
@@ -54,6 +54,21 @@ class ItemsLeft(Guard):
 
     def words(self) -> str:
         return f"has {self.left} items left"
+
+    is_watched = always_checked
+
+
+@kind
+class MoreLeft(Guard):
+    """An iterator has more items left than this."""
+
+    left: int
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"{out.const(operator.length_hint)}({value}) > {self.left}"
+
+    def words(self) -> str:
+        return f"has more than {self.left} items left"
 
     is_watched = always_checked
 

@@ -12,6 +12,7 @@ from ..arrays import (
     DTYPES,
     FUNCTIONS,
     METHODS,
+    OF_COPIES,
     ArrayValue,
     apply_ufunc,
     dtype_of,
@@ -236,22 +237,46 @@ def outer(tr: Tracer, left: Value, right: Value) -> Value:
     return made(tr.emit("call_function", torch.outer, [a.tensor, b.tensor], {}), of_numbers=False)
 
 
-def cumsum(tr: Tracer, array: Value, axis: Value | None = None) -> Value:
-    given = plain_array(array, "cumsum")
-    if given.dtype.kind == "f" and given.dtype != np.float64:
-        raise GraphBreak(C_FUNCTION, f"numpy.cumsum of {given.dtype}")  # which torch adds up in float64
-    along = given if axis is not None and axis.const(tr) is not None else plain_array(ravel(tr, given), "cumsum")
-    tensor = to_dtype(tr, along, at_least_int64(given.dtype))
-    dim = axis if along is given and axis is not None else ConstValue(0)
-    return made(tr.emit("call_function", torch.cumsum, [tensor, dim], {}), of_numbers=False)
+def _cumulative(function: Any) -> Any:
+    def cumulate(tr: Tracer, array: Value, axis: Value | None = None) -> Value:
+        given = plain_array(array, function.__name__)
+        if given.dtype.kind == "f" and given.dtype != np.float64:
+            raise GraphBreak(C_FUNCTION, f"numpy.{function.__name__} of {given.dtype}")  # where torch takes float64
+        along = given if axis is not None and axis.const(tr) is not None else plain_array(ravel(tr, given), "ravel")
+        tensor = to_dtype(tr, along, at_least_int64(given.dtype))
+        dim = axis if along is given and axis is not None else ConstValue(0)
+        return made(tr.emit("call_function", function, [tensor, dim], {}), of_numbers=False)
 
+    return cumulate
+
+
+def _average(tr: Tracer, array: Value, axis: Value | None = None) -> Value:
+    return _mean(tr, array, axis)
+
+
+def _append(tr: Tracer, array: Value, values: Value, axis: Value | None = None) -> Value:
+    parts: list[Value] = [plain_array(part, "append") for part in (array, values)]
+    if axis is None or axis.const(tr) is None:
+        return _joined(torch.cat)(tr, TupleValue([ravel(tr, part) for part in parts]))
+    return _joined(torch.cat)(tr, TupleValue(parts), axis)
+
+
+def _full_like(tr: Tracer, array: Value, fill_value: Value) -> Value:
+    given = plain_array(array, "full_like")
+    if not fill_value.is_const() or not np.can_cast(np.min_scalar_type(fill_value.const(tr)), given.dtype, "safe"):
+        raise GraphBreak(C_FUNCTION, f"numpy.full_like of {array.describe()} and {fill_value.describe()}")
+    return made(tr.emit("call_function", torch.full_like, [given.tensor, fill_value], {}), of_numbers=False)
+
+
+_cumsum, _cumprod = _cumulative(torch.cumsum), _cumulative(torch.cumprod)
+_repeat = direct(torch.repeat_interleave)
 
 METHODS.update(
     {
     "sum": _sum, "prod": _prod, "mean": _mean, "std": _std, "var": _var, "max": _max, "min": _min, "argmax": _argmax,
     "argmin": _argmin, "all": _all, "any": _any, "reshape": _reshape, "transpose": _transpose, "swapaxes": _swapaxes,
     "copy": _copy_in_rows, "ravel": ravel, "flatten": _flatten, "astype": _astype,
-    "clip": clip, "cumsum": cumsum, "round": round_, "repeat": direct(torch.repeat_interleave),
+    "clip": clip, "cumsum": _cumsum, "cumprod": _cumprod, "round": round_, "repeat": _repeat,
     "squeeze": direct(torch.squeeze), "dot": matmul,
     }
 )  # fmt: skip
@@ -263,10 +288,15 @@ FUNCTIONS.update(
     np.reshape: _reshape, np.transpose: _transpose, np.swapaxes: _swapaxes, np.copy: _copy, np.ravel: ravel,
     np.expand_dims: _expand_dims, np.concatenate: _joined(torch.cat), np.stack: _joined(torch.stack),
     np.where: _where, np.dot: matmul, np.zeros_like: _like(0), np.ones_like: _like(1),
-    np.clip: clip, np.cumsum: cumsum, np.round: round_, np.around: round_, np.outer: outer, np.tile: tile,
-    np.repeat: direct(torch.repeat_interleave), np.roll: direct(torch.roll), np.diff: direct(torch.diff, "if"),
+    np.clip: clip, np.cumsum: _cumsum, np.cumprod: _cumprod, np.average: _average, np.append: _append,
+    np.full_like: _full_like, np.round: round_, np.around: round_, np.outer: outer, np.tile: tile,
+    np.repeat: _repeat, np.roll: direct(torch.roll), np.diff: direct(torch.diff, "if"),
     np.squeeze: direct(torch.squeeze), np.moveaxis: direct(torch.moveaxis),
     np.tril: _triangle(torch.tril), np.triu: _triangle(torch.triu),
     np.vstack: _stacked(torch.stack, 0), np.hstack: _stacked(torch.cat, 1),
     }
 )  # fmt: skip
+
+_SHARING = (_reshape, _transpose, _swapaxes, ravel, _expand_dims, METHODS["squeeze"], FUNCTIONS[np.squeeze],
+            FUNCTIONS[np.moveaxis])  # fmt: skip
+OF_COPIES.update({*METHODS.values(), *FUNCTIONS.values()} - set(_SHARING))

@@ -12,10 +12,11 @@ import numpy as np
 
 from ...breaks import OPERATION, GraphBreak
 from .. import arrays
-from ..arrays import KnownArrayValue, in_graph, known_array
+from ..arrays import in_graph, known_array
 from ..base import Value
 from ..constants import ConstValue, NumpyNumberValue, SymValue
 from ..tensors import TensorValue
+from .array_views import reversing
 from .sequences import ListValue, SliceValue, TupleValue
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 def getitem(array: ArrayValue, tr: Tracer, key: Value) -> Value:
     """``array[key]``: a view, a number, or, for an array of integers, a copy."""
+    if (found := reversing(array, key)) is not None:
+        return found
     parts = key.unpack(tr) if isinstance(key, TupleValue) else [key]
     if len(parts) == 1 and isinstance(parts[0], ListValue) and all(i.is_const() for i in parts[0].unpack(tr)):
         parts = [known_array(tr, parts[0])]
@@ -61,8 +64,8 @@ def setitem(array: ArrayValue, tr: Tracer, key: Value, value: Value) -> None:
 
 def inplace(tr: Tracer, symbol: str, owner: Value, value: Value) -> Value:
     """``owner += value`` and the like: NumPy computes as it does otherwise, and converts the results."""
-    array = owner.for_writing(tr) if isinstance(owner, KnownArrayValue) else owner
-    assert isinstance(array, arrays.ArrayValue)
+    assert isinstance(owner, arrays.AnyArray)
+    array = owner.for_writing(tr)
     found = arrays.binary(tr, symbol[:-1], array, value)
     assert isinstance(found, arrays.ArrayValue)
     here, there = array.tensor.example, found.tensor.example

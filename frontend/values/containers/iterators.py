@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import NOT_REBUILDABLE, OPERATION, GraphBreak
-from ...guards.kinds.iterators import IsStrict, ItemsLeft, StandsAt
-from ...guards.sources import Item, IteratedDict, IteratorArguments
+from ...guards.kinds.iterators import IsStrict, ItemsLeft, MoreLeft, StandsAt
+from ...guards.sources import Item, IteratedDict, IteratorArguments, Upcoming
 from ..base import Raised, Value
 from ..constants import ConstValue
 from .generators import wrap_generator
@@ -23,13 +23,14 @@ from .mappings import DictIterator
 from .sequences import LiveIterator, RangeIterator, TupleValue
 
 if TYPE_CHECKING:
+    from ...guards.sources import Source
     from ...trace.tracer import FrameWriter, Tracer
 
 
 class EnumerateIterator(IteratorValue):
     __slots__ = ("count", "inner")
 
-    def __init__(self, inner: Value, count: int) -> None:
+    def __init__(self, inner: Value, count: Value) -> None:
         self.inner = inner
         self.count = count
         self.source = None
@@ -41,11 +42,11 @@ class EnumerateIterator(IteratorValue):
         element = self.inner.next(tr)
         if element is None:
             return None
-        self.count += 1
-        return TupleValue([ConstValue(self.count - 1), element])
+        count, self.count = self.count, tr.binary("+", self.count, ConstValue(1))
+        return TupleValue([count, element])
 
     def rebuild(self, out: FrameWriter) -> str:
-        return f"enumerate({out.value(self.inner)}, {self.count})"
+        return f"enumerate({out.value(self.inner)}, {out.value(self.count)})"
 
 
 class ZipIterator(IteratorValue):
@@ -175,6 +176,33 @@ class ExistingIterator(IteratorValue):
         return [f"{out.names.const(advance)}({target}, {self.taken}, {self.exhausted})"]
 
 
+class MovedIterator(IteratorValue):
+    """What an iterator over ``contents`` has left, which stands elsewhere from call to call."""
+
+    __slots__ = ("contents", "of", "taken")
+
+    def __init__(self, of: Any, contents: Any, source: Source) -> None:
+        self.of = of
+        self.contents = contents
+        self.taken = 0
+        self.source = source
+
+    def pytype(self) -> type:
+        return type(self.of)
+
+    def next(self, tr: Tracer) -> Value | None:
+        known = tr.memo_of(self.contents)
+        if known is not None and not tr.effects.is_clean(known):
+            raise GraphBreak(OPERATION, "next() of an iterator over what the graph has changed")
+        left = operator.length_hint(self.of)
+        if self.taken >= left:
+            tr.guards.add(ItemsLeft(self.source, left))
+            return None
+        tr.guards.add(MoreLeft(self.source, self.taken))
+        self.taken += 1
+        return tr.wrap(Upcoming.of(self.of, self.taken - 1), Upcoming(self.source, self.taken - 1))
+
+
 def advance(iterator: Iterator, count: int, exhausted: bool) -> None:
     """Take from a real iterator what the trace took from its mirror."""
     for _ in itertools.islice(iterator, count):
@@ -205,21 +233,23 @@ def wrap_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
             if cls is map and index == 0:
                 continue
             if cls is enumerate and index == 1:
-                tr.guards.equals(Item(arguments, 1), arg)
                 continue
             inner = tr.wrap(arg, Item(arguments, index))
             if isinstance(inner, ExistingIterator):
                 inner.inner = True
             inners.append(inner)
         if cls is enumerate:
-            return ExistingIterator(obj, EnumerateIterator(inners[0], args[1]), source)
+            return ExistingIterator(obj, EnumerateIterator(inners[0], tr.wrap(args[1], Item(arguments, 1))), source)
         if cls is map:
             return ExistingIterator(obj, MapIterator(tr.wrap(args[0], Item(arguments, 0)), inners), source)
         strict = bool(position and position[0])
         tr.guards.add(IsStrict(source, strict))
         return ExistingIterator(obj, ZipIterator(inners, strict), source)
-    tr.guards.add(StandsAt(source, position[0] if position else None))
     contents = args[0]
+    place = contents[start:] if isinstance(contents, range) else start
+    if type(contents) in _SUBSCRIPTED and tr.dims.has_moved(place, source):
+        return ExistingIterator(obj, MovedIterator(obj, contents, source), source)
+    tr.guards.add(StandsAt(source, position[0] if position else None))
     if isinstance(contents, range):
         tr.guards.equals(Item(arguments, 0), contents)
         return ExistingIterator(obj, RangeIterator(contents[start:]), source)
@@ -238,10 +268,13 @@ def _wrap_dict_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     """An iterator over a dictionary reports how much is left; the garbage collector knows the dictionary."""
     tr.guards.type_is(source, type(obj))
     left = operator.length_hint(obj)
-    tr.guards.add(ItemsLeft(source, left))
     referents = gc.get_referents(obj)
     if not left or not referents or not isinstance(referents[0], dict):
+        tr.guards.add(ItemsLeft(source, left))
         return None  # at its end, or the dictionary has changed
+    if tr.dims.has_moved(len(referents[0]) - left, source):
+        return ExistingIterator(obj, MovedIterator(obj, referents[0], source), source)
+    tr.guards.add(ItemsLeft(source, left))
     owner: Any = tr.wrap(referents[0], IteratedDict(source))
     if not hasattr(owner, "entries") or len(owner.entries) < left:
         return None
@@ -250,6 +283,7 @@ def _wrap_dict_iterator(tr: Tracer, obj: Any, source: Any) -> Value | None:
     return ExistingIterator(obj, mirror, source)
 
 
+_SUBSCRIPTED = (list, tuple, range, str, bytes)
 _OVER_DICTS: dict[type, str] = {
     type(iter({})): "keys",
     type(iter({}.values())): "values",

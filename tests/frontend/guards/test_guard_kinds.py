@@ -59,7 +59,7 @@ from torchmux.frontend.guards.kinds.equality import (
 from torchmux.frontend.guards.kinds.frames import BranchesAsExpected, NoExceptionHandled
 from torchmux.frontend.guards.kinds.functions import AutocastDtypeIs, Dispatches, FunctionGives, MethodNameIs, Returns
 from torchmux.frontend.guards.kinds.guard import Guard, always_checked
-from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, NotBegun, StandsAt
+from torchmux.frontend.guards.kinds.iterators import IsStrict, ItemsLeft, MoreLeft, NotBegun, StandsAt
 from torchmux.frontend.guards.kinds.modules import NoGlobalHooks, NoHooks, RegistersNothingBut, Unregistered, Unshadowed
 from torchmux.frontend.guards.kinds.numbers import LARGEST_FLOAT32, AtLeast, AtMost, Decides, FitsFloat32, IsInt64
 from torchmux.frontend.guards.kinds.objects import (
@@ -218,6 +218,7 @@ EXAMPLES = [
      "stands at 0"),
     (IsStrict(x, True), zip([], strict=True), zip([], strict=False), "(len(x.__reduce__()) > 2) is True", "is strict"),
     (ItemsLeft(x, 1), iter({1: 1}), iter({}), "_c0(x) == 1", "has 1 items left"),
+    (MoreLeft(x, 1), iter({1: 1, 2: 2}), iter([1]), "_c0(x) > 1", "has more than 1 items left"),
     (NotBegun(x, _generator.__code__, globals()), _generator(), _advanced(_generator()),
      "_c0(x) and x.gi_code is _c1 and x.gi_frame.f_globals is _c2", "is a generator of _generator that has not begun"),
     (ClassMethodIs(x, "made", Base.made.__func__), Base, Other, "x.made.__func__ is _c0", "has the same made"),

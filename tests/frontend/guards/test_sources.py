@@ -45,6 +45,7 @@ from torchmux.frontend.guards.sources import (
     Referent,
     Size,
     Source,
+    Upcoming,
     not_followed,
 )
 from torchmux.frontend.guards.stable_objects import OPEN
@@ -116,6 +117,7 @@ EXAMPLES = [
     (NumpyItem(x), np.int64(3), 3, "x.item()"),
     (Referent(x), weakref.ref(KEPT), KEPT, "x()"),
     (IteratorArguments(x), iter([1, 2]), ([1, 2],), "x"),
+    (Upcoming(x, 1), iter([1, 2]), 2, "item 1 ahead of x"),
     (GeneratorArgument(x, "number"), given(3), 3, "number of x"),
     (InContext(x, True), contextvars.ContextVar("own", default=3), 3, "x.get()"),
     (IteratedDict(x), iter(NUMBERS), NUMBERS, "dictionary of x"),

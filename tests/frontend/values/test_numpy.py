@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves as leaves
 
 import torchmux
 
@@ -155,6 +156,64 @@ def test_shapes_for_which_triangles_and_rows_differ_from_torchs():
         return np.tril(a[0]), np.triu(a.T), np.vstack([a[0], a]), np.hstack([a, a.astype(np.float64)])
 
     in_both(run, (array("float32"),))
+
+
+def written_in_both(function, array, one_graph=True):
+    """What both return, all of it in one row, and what the array is afterwards."""
+    torchmux.reset()
+    compiled = torchmux.compile(function, backend="eager")
+    for _ in range(2):
+        (expected, before), (found, after) = ((each(a := array.copy("K")), a) for each in (function, compiled))
+        expected, found = [*leaves(expected), before], [*leaves(found), after]
+        for one, other in zip(expected, found, strict=True):
+            assert type(one) is type(other) and np.asarray(one).dtype == np.asarray(other).dtype, (one, other)
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    report = torchmux.report(compiled)
+    assert not one_graph or (report.graph_count == 1 and not report.breaks), report.breaks
+
+
+def test_parts_and_orders_are_one_graph():
+    def run(a):
+        parts = np.split(a, 3), np.split(a, [1, 3], axis=1), np.split(a, (2, -1), 1), np.array_split(a, 3, axis=-1)
+        rows = np.hsplit(a, [1]), np.vsplit(a, 3), np.dsplit(a[None], 2), np.hsplit(a[0], 2)
+        rows[1][0][0, 0] = 7
+        places = np.argsort(a, kind="stable"), a.argsort(0, kind="mergesort"), np.argsort(a, None, stable=True)
+        whole = a.astype(np.float64) if a.dtype.kind == "f" else a
+        products = np.cumprod(whole), whole.cumprod(axis=1), np.average(a, 0), np.append(a, a, 1), np.append(a, a)
+        return parts, rows, places, products, np.sort(a), np.sort(a, axis=None), np.full_like(a, 3)
+
+    for dtype in ("float32", "int32"):
+        written_in_both(run, array(dtype))
+    special = np.array([np.nan, 1, -np.inf, np.nan, -1, 1])
+    written_in_both(lambda a: (np.sort(a), np.argsort(a, kind="stable")), special)
+
+
+def test_arrays_in_reverse_are_one_graph():
+    def run(a):
+        back, both, rows = a[::-1], np.flip(a), np.fliplr(a)
+        before = back.copy()
+        a[0, 0] = 9  # which shows in each of them
+        product = both @ a.T if a.dtype.kind == "f" else before
+        computed = back + 1, both.sum(0), rows * a, -both, abs(rows), np.flip(both) + 0, both.astype(np.float64)
+        joined = np.concatenate([a, back]), np.where(both > 2, both, 0), np.ascontiguousarray(both), np.zeros_like(rows)
+        rest = [row + 0 for row in both], len(back), back.shape, torch.from_numpy(back.copy()).numpy()
+        return back, both, rows, a[::-1, :], np.flip(a, -1), before, product, computed, joined, rest
+
+    written_in_both(run, array("float32"))
+    written_in_both(run, np.asfortranarray(array("int64")), one_graph=False)  # which are not joined
+
+
+def test_what_is_written_to_an_array_in_reverse_is_in_the_array():
+    def written(a):
+        a[::-1][0] = 5
+        back = np.flip(a, 1)
+        back *= 2
+        a[:] = a[::-1]
+        return np.flip(a)[0], np.flip(a).reshape(-1), np.flip(a).T, np.flip(a, ()) is a, np.arange(3)[::-1]
+
+    written_in_both(written, array("float32"), one_graph=False)
+    with pytest.raises(ValueError, match="negative"):
+        torchmux.compile(lambda a: torch.from_numpy(a[::-1]) * 2, backend="eager")(np.ones(3))
 
 
 def test_functions_of_known_arrays_are_computed_while_tracing():
