@@ -11,6 +11,7 @@ from ..ir import operations as ops
 from ..ir.expressions import Node
 from ..ir.operations import Unsupported, binary, compare, const, where
 from ..ir.values import Value, scalar
+from . import calls
 from .registry import Context, aten, lowers
 
 
@@ -73,6 +74,31 @@ def _is_whole(n: Any, limit: int) -> bool:
     if isinstance(n, float):
         return n.is_integer() and abs(n) < limit and (n != 0 or math.copysign(1, n) > 0)
     return type(n) is int and abs(n) < limit
+
+
+def _frequencies(is_half: bool) -> Any:
+    """Those of a Fourier transform, or the half that are not negative."""
+
+    def lower(ctx: Context, n: Any, d: Any = 1.0, **options: Any) -> Any:
+        is_known = type(n) is int and type(d) in (int, float) and n * d != 0
+        if not is_known or ctx.dtype not in (torch.float32, torch.float64):
+            return calls.call(ctx, ctx.node.target, (n, d), options)
+
+        def element(at: Any) -> Node:
+            nth = ops.from_index(at[0])
+            if not is_half:
+                nth = where(
+                    compare("lt", nth, const((n + 1) // 2, nth.dtype)), nth, binary("sub", nth, const(n, nth.dtype))
+                )
+            return binary("mul", ops.cast(nth, ctx.dtype), const(1.0 / (n * d), ctx.dtype))
+
+        return Value(ctx.sizes(), ctx.dtype, element)
+
+    return lower
+
+
+lowers(aten.fft_rfftfreq.default)(_frequencies(True))
+lowers(aten.fft_fftfreq.default)(_frequencies(False))
 
 
 @lowers(aten.eye.default, aten.eye.m)

@@ -418,19 +418,17 @@ def _embedding_bag_backward(
     """The gradient of bags: each element adds its bag's to the row that it took, and of a maximum the largest alone."""
     rows, by_frequency, mode, sparse, weights, padding = [*options, -1][:6]
     known = type(offsets.sizes[0]) is int and 0 < offsets.sizes[0] < 2**24
-    plain = not sparse and not by_frequency and weights is None and padding == -1 and ctx.program.device.type == "cpu"
+    plain = not sparse and not by_frequency and padding == -1 and ctx.program.device.type == "cpu"
+    plain = plain and (weights is None or (mode == 0 and weights.dtype is grad.dtype))
     if not known or not plain or grad.dtype not in (torch.float32, torch.float64):
         operands = (grad, at, offsets, bag_of, counts, best, *options)
         return calls.call(ctx, aten._embedding_bag_backward.default, operands, {})
-    for operand in (grad, offsets):
-        ctx.program.realize(operand)
-
-    def bag(i: Indices) -> Index:
-        after = place_in_order(offsets, (), ops.cast(ops.from_index(i[0]), offsets.dtype), right=True)
-        return index.data(ops.cast(binary("sub", after, const(1, torch.int32)), torch.int64))
+    bag = _bag_by_search(ctx, grad, offsets)
 
     def element(i: Indices) -> Node:
         found = grad.at((bag(i), i[1]))
+        if weights is not None:
+            return binary("mul", found, weights.at(i[:1]))
         return binary("div", found, ops.cast(counts.at((bag(i),)), found.dtype)) if mode == 1 else found
 
     def place(i: Indices) -> list[Index]:
@@ -450,3 +448,37 @@ def _embedding_bag_backward(
         return _scattered(ctx, nothing, chosen, largest, [0], adds=True)
     source = Value((at.sizes[0], grad.sizes[1]), grad.dtype, element)
     return _scattered(ctx, nothing, source, place, [0], adds=True)
+
+
+def _bag_by_search(ctx: Context, grad: Value, offsets: Value) -> Callable[[Indices], Index]:
+    """In which bag an element is; ``grad``, which has a row for each, is then read from memory, as offsets are."""
+    for operand in (grad, offsets):
+        ctx.program.realize(operand)
+
+    def bag(i: Indices) -> Index:
+        after = place_in_order(offsets, (), ops.cast(ops.from_index(i[0]), offsets.dtype), right=True)
+        return index.data(ops.cast(binary("sub", after, const(1, torch.int32)), torch.int64))
+
+    return bag
+
+
+@lowers(aten._embedding_bag_per_sample_weights_backward.default)
+def _gradient_of_factors(
+    ctx: Context, grad: Value, weight: Value, at: Value, offsets: Value, bag_of: Value, mode: int, padding: int = -1
+) -> Value:
+    """The gradient of what the elements of bags are multiplied by: their row times the gradient of their bag."""
+    known = type(offsets.sizes[0]) is int and 0 < offsets.sizes[0] < 2**24
+    plain = padding == -1 and ctx.program.device.type == "cpu" and grad.dtype is weight.dtype
+    if not known or not plain or grad.dtype not in (torch.float32, torch.float64):
+        operands = (grad, weight, at, offsets, bag_of, mode, padding)
+        found: Value = calls.call(ctx, aten._embedding_bag_per_sample_weights_backward.default, operands, {})
+        return found
+    not_empty(weight)
+    ctx.keep(weight)
+    bag = _bag_by_search(ctx, grad, offsets)
+
+    def element(i: Indices) -> Node:
+        return binary("mul", grad.at((bag(i), i[1])), weight.at((checked(at.at(i[:1]), weight.sizes[0], "bag"), i[1])))
+
+    products = Value((at.sizes[0], grad.sizes[1]), grad.dtype, element)
+    return reduce(ctx, "sum", products, [1], False, grad.dtype)

@@ -1,7 +1,7 @@
 """Matrix products and convolutions in another dtype than that of their operands, everything else unchanged.
 
-``precision="bf16"`` asks for bfloat16.  Convolutions of float16 are computed in float32 on processors that cannot
-compute in float16, where the library takes 4 to 40 times as long for them; their result is rounded once.
+``precision="bf16"`` asks for bfloat16.  Convolutions of float16 are computed in float32 on processors where the library
+takes longer for them (``convolves_float16`` in ``targets/cpu/computed.py``); their result is rounded once.
 """
 
 from __future__ import annotations

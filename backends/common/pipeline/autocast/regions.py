@@ -65,10 +65,16 @@ class RegionCasts:
         weights = [self.example_inputs[at] for at, _ in wanted]
         probes = [_Probe(weight, at, dtype) for weight, (at, dtype) in zip(weights, wanted, strict=True)]
         can_probe = all(weight.device.type == "cpu" and weight.dim() > 0 for weight in weights) and _can_probe()
+        can_probe_anywhere = can_probe and _are_alike_without_gradients()
 
         def call(*args: Any) -> Sequence[Any]:
             if can_probe and internals.saves_for_backward():
                 return run(*args, *[probe.cast(args) for probe in probes])
+            if can_probe_anywhere and not torch.is_inference_mode_enabled():
+                with torch.enable_grad():
+                    casts = [probe.cast(args) for probe in probes] if internals.saves_for_backward() else None
+                if casts is not None:
+                    return run(*args, *casts)
             return run(*args, *_casts_of([(args[at], dtype) for at, dtype in wanted]))
 
         return internals.not_captured(call)
@@ -273,6 +279,20 @@ def _can_probe() -> bool:
     return all(
         first is second or (first.dtype is dtype and first.data_ptr() == second.data_ptr()) for first, second in found
     )
+
+
+@functools.cache
+def _are_alike_without_gradients() -> bool:
+    """Whether torch makes casts with gradients where none are recorded: then it does not show where they were made."""
+    dtype, weight = torch.get_autocast_dtype("cpu"), torch.ones(2, 2, requires_grad=True)
+    probe = _Probe(weight, 0, dtype)
+    with torch.inference_mode(False), torch.autocast("cpu", dtype), internals.without_modes():
+        with torch.no_grad():
+            torch.mm(weight, weight)
+            weight.mul_(2)
+        with torch.enable_grad():
+            found = probe.cast([weight])
+        return found.requires_grad and found.detach()[0, 0].item() == 1.0
 
 
 class _Product(internals.TorchDispatchMode):

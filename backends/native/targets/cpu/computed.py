@@ -60,6 +60,16 @@ def has_units(dtype: torch.dtype) -> bool:
     return torch.backends.mkldnn.is_available() and not set(_UNITS[dtype]).isdisjoint(processor().split())
 
 
+@functools.cache
+def convolves_float16() -> bool:
+    """Whether the library's convolutions of float16 are as fast as those of float32.
+
+    With AVX512-FP16 and no more, they take 1.2 to 5 times as long, and gradients of weights, for which it has no
+    kernel, 300 times.
+    """
+    return torch.backends.mkldnn.is_available() and not {"amx_fp16", "asimdhp"}.isdisjoint(processor().split())
+
+
 def is_computed(left: Value, right: Value) -> bool:
     """Whether the right operand of ``left @ right`` is computed while it is read."""
     m, (k, n) = left.sizes[-2], right.sizes[-2:]

@@ -15,9 +15,9 @@ from .cpp import Accumulator, KernelPrinter, lowest
 from .cpp_scopes import NAMES, Writer, register_type
 from .cpp_tiles import Squares
 
-_BLOCK = 512
-"""Sums of more float32 are taken in blocks, whose sums are added up apart."""
-_DEEP = 64
+_BLOCK = 32
+"""Sums of more float32 are taken in blocks, whose sums are added in float64: a thousand that are added one after the
+other are off by nine times what eager's sums are, which are added in a tree."""
 
 
 class ColumnsPrinter(KernelPrinter):
@@ -137,20 +137,16 @@ class ColumnsPrinter(KernelPrinter):
 
         extents = [w.index(v.size) for v in inner]
         loops = [loop(v, "0", extent) for v, extent in zip(inner, extents, strict=True)]
-        if not sums:
-            return loops, 0
-        if len(inner) == 1:
-            (only,), (extent,) = inner, extents
-            if type(only.size) is int and only.size <= 2 * _BLOCK:
-                return loops, 0
-            opening = f"for (i64 block = 0; block < {extent}; block += {_BLOCK}) {{"
-            end = f"(block + {_BLOCK} < {extent} ? block + {_BLOCK} : {extent})"
-            return [((), opening, "}"), loop(only, "block", end)], 1
-        inside: Index = 1
-        for n, variable in reversed(list(enumerate(inner))):
-            inside = inside * variable.size
-            if type(inside) is not int or inside >= _DEEP:
-                return loops, n
+        inside = 1
+        for n, (variable, extent) in reversed(list(enumerate(zip(inner, extents, strict=True)))):
+            points: Index = inside * variable.size
+            if not sums or (type(points) is int and points <= _BLOCK):
+                inside = points if type(points) is int else inside
+                continue
+            step = _BLOCK // inside
+            end = f"(block + {step} < {extent} ? block + {step} : {extent})"
+            around = ((), f"for (i64 block = 0; block < {extent}; block += {step}) {{", "}")
+            return [*loops[:n], around, loop(variable, "block", end), *loops[n + 1 :]], n + 1
         return loops, 0
 
     def _steps(self, stage: Stage, accumulators: Sequence[ColumnAccumulator], at: str) -> None:
@@ -228,6 +224,8 @@ class ColumnAccumulator(Accumulator):
         return place.op in ("index", "const") and index.less(place.attr, 2**31)
 
     def _array(self, name: str) -> str:
+        if self.in_blocks and name != self.name:
+            return f"f64v {name}[K]; for (auto& v : {name}) v = f64v{{}};"
         if self.is_index:
             kind = f"BestRow<{self.type}>" if self.is_short else f"Best<{self.type}>"
             worst = f"splat({lowest(self.dtype, self.kind == 'argmax')})"
@@ -244,7 +242,8 @@ class ColumnAccumulator(Accumulator):
 
     def close_block(self, w: Writer) -> None:
         if self.in_blocks:
-            w.top.write(f"for (int k = 0; k < K; k++) {self.name}_all[k] = {self.name}_all[k] + {self.name}[k];")
+            added = f"{self.name}_all[k] + convert<f64v>({self.name}[k])"
+            w.top.write(f"for (int k = 0; k < K; k++) {self.name}_all[k] = {added};")
 
     def add_at(self, w: Writer, value: Node, at: str) -> None:
         text, into = w.name(value, vector=True), f"{self.name}[{at}]"
@@ -255,7 +254,8 @@ class ColumnAccumulator(Accumulator):
             w.top.write(f"{into} = {self.combine(into, text)};")
 
     def result(self, at: str) -> str:
-        name = f"{self.name}_all" if self.in_blocks else self.name
+        if self.in_blocks:
+            return f"convert<f32v>({self.name}_all[{at}])"
         if not self.is_index:
-            return f"{name}[{at}]"
-        return f"convert<i64v>({name}[{at}].at)" if self.is_short else f"{name}[{at}].at"
+            return f"{self.name}[{at}]"
+        return f"convert<i64v>({self.name}[{at}].at)" if self.is_short else f"{self.name}[{at}].at"

@@ -135,7 +135,7 @@ class Cpu(Target):
         return True
 
     def lacks_float16(self) -> bool:
-        return not computed.has_units(torch.float16)
+        return not computed.convolves_float16()
 
     def finishes_convolutions(self) -> bool:
         return torch.backends.mkldnn.is_available()

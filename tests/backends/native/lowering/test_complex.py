@@ -124,3 +124,13 @@ def test_gradients() -> None:
     compiled = torchmux.compile(loss, backend="native", strict=True)
     expected = torch.autograd.grad(loss(*inputs), inputs)
     torch.testing.assert_close(torch.autograd.grad(compiled(*inputs), inputs), expected)
+
+
+def test_frequencies_of_transforms(check: Any) -> None:
+    def filtered(x: Tensor) -> list[Tensor]:
+        away = torch.fft.fftfreq(x.shape[0], 1 / 3) * x + torch.fft.fftfreq(x.shape[0], dtype=torch.float64)
+        return [away, torch.fft.rfftfreq(2 * x.shape[0], -2.5) + 1, torch.fft.fftfreq(7), torch.fft.rfftfreq(1)]
+
+    for count in (6, 9):
+        report = check(filtered, torch.zeros(count) - 1)
+        assert not report.library_calls

@@ -123,8 +123,10 @@ def test_offsets_are_verified(ends):
 def test_gradients_of_bags() -> None:
     """Bags of one size, of several, and without elements; of equal elements, a maximum is the first."""
 
-    def bags(weight, matrix, at, *offsets):
+    def bags(weight, by, matrix, at, *offsets):
         found = [F.embedding_bag(matrix, weight, mode=mode) for mode in ("sum", "mean", "max")]
+        found += [F.embedding_bag(matrix, weight, mode="sum", per_sample_weights=by.view(matrix.shape))]
+        found += [F.embedding_bag(at, weight, ends, mode="sum", per_sample_weights=by) for ends in offsets[:2]]
         found += [
             F.embedding_bag(at, weight, ends, mode=mode, include_last_offset=last)
             for mode in ("sum", "mean", "max")
@@ -139,13 +141,15 @@ def test_gradients_of_bags() -> None:
     ends = [torch.tensor(e) for e in ([0, 3, 7, 20], [0, 3, 3, 40], [0, 0, 20, 40])]
     results = []
     for function in (bags, torchmux.compile(bags, backend="native", fullgraph=True)):
-        leaf = weight.clone().requires_grad_()
-        total = function(leaf, at.view(8, 5), at, *ends)
+        leaf, by = weight.clone().requires_grad_(), torch.linspace(-2, 3, 40).requires_grad_()
+        total = function(leaf, by, at.view(8, 5), at, *ends)
         total.backward(torch.linspace(-1, 1, total.numel()).view_as(total))
-        results.append((total, leaf.grad))
+        results.append((total, leaf.grad, by.grad))
     for got, expected in zip(*results, strict=True):
         torch.testing.assert_close(got, expected)
-    assert "_embedding_bag_backward" not in str(torchmux.report(function))
+    told = str(torchmux.report(function))
+    assert "_embedding_bag_backward" not in told
+    assert "_embedding_bag_per_sample_weights_backward" not in told
 
 
 def test_functions_are_computed_ahead():

@@ -14,7 +14,7 @@ from torchmux.backends.native.targets.cpu import computed
 
 @pytest.fixture(autouse=True)
 def without_units(monkeypatch) -> None:
-    monkeypatch.setattr(computed, "has_units", lambda dtype: False)
+    monkeypatch.setattr(computed, "convolves_float16", lambda: False)
 
 
 MODELS = {
