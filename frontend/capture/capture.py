@@ -77,6 +77,7 @@ def capture(
             automatic,
             scalars=fullgraph or config.capture_scalar_outputs,
             dynamic_outputs=fullgraph or config.capture_dynamic_output_shape_ops or bool(assumptions.sizes_of_data),
+            fixed_lengths=fullgraph,
             fixed=assumptions.floats,
             shapes=shapes,
         )

@@ -43,6 +43,7 @@ class DynamicDims:
         automatic: bool,
         scalars: bool = False,
         dynamic_outputs: bool = False,
+        fixed_lengths: bool = False,
         fixed: frozenset[str] = frozenset(),
         shapes: Shapes | None = None,
     ) -> None:
@@ -51,6 +52,7 @@ class DynamicDims:
         self.automatic = automatic and dynamic is None
         self.scalars = scalars  # whether numbers read from tensors are captured
         self.dynamic_outputs = dynamic_outputs  # and operators whose output size depends on data
+        self.fixed_lengths = fixed_lengths  # and recurrent layers, each length of which is code of its own
         self.fixed = fixed  # floats that are constants whatever changes, because a backend needs that
         self.shapes = shapes  # what the compile() call says about the arguments
 

@@ -24,6 +24,7 @@ from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Source
 from ..sizes import read_numbers
 from ..sizes.dynamic import DynamicDims
+from ..sizes.recurrent import refuse_changing_lengths
 from ..sizes.shape_env import ShapeSource, symbolic_context
 from ..sizes.symbolic import SymbolicNumbers
 from ..values.arrays import ArrayValue, KnownArrayValue, tensor_of
@@ -206,6 +207,8 @@ class GraphRecorder(SymbolicNumbers):
             fx_args, fx_kwargs = map_arg((fx_args, fx_kwargs), self.region.lift)
         fake_args = [a.fake(self) for a in args]
         fake_kwargs = {k: v.fake(self) for k, v in kwargs.items()}
+        if self.symbolic and not (self.dims.fixed_lengths or self.breaks_are_errors):
+            refuse_changing_lengths(target, fake_args)
         if fake_kwargs.get("requires_grad") is True:
             raise GraphBreak(breaks.TORCH_STATE, "a tensor created in the graph cannot be a leaf that requires grad")
         out = fake_kwargs.get("out")

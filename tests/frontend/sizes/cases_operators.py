@@ -285,3 +285,24 @@ def rows_taken(x, n):
 @case(ANY_BATCH)
 def element_counts(x):
     return x * 2, x.shape.numel(), x.size().numel() // 2, x.nelement(), x.nbytes
+
+
+def _sequences():
+    torch.manual_seed(7)
+    layers = torch.nn.GRU(3, 4), torch.nn.LSTM(4, 2, batch_first=True)
+    return [(torch.ones(2, n, 3), *layers) for n in (4, 6, 8, 10, 5)]
+
+
+@case(_sequences, compiles=6, whole=False)
+def recurrent_layers_of_any_length(x, gru, lstm):
+    """Their steps are no part of a graph whose length changes: it would be another one for each length."""
+    h = gru(x.transpose(0, 1) * 2)[0].transpose(0, 1) + 1
+    return lstm(h.sin())[0].relu() * 2
+
+
+@case(batches(4, 6, 8, 10))
+def a_recurrent_layer_of_any_batch(x):
+    return _GRU(x.unsqueeze(0))[0] + 1
+
+
+_GRU = torch.nn.GRU(6, 2)
