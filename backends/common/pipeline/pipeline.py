@@ -23,8 +23,9 @@ from torchmux.registry.report import GraphReport
 from torchmux.registry.spec import BackendSpec, CompiledGraph, CompileRequest
 from torchmux.stages import collecting, stage
 
-from ..cache import recipes, training
+from ..cache import recipes
 from ..cache.cache import ArtifactCache, default_cache
+from ..cache.training import Followed, Keeper, told_so_far
 from . import aliasing, aot, lines, overlap
 from .assemble import Built, assemble
 from .autocast import regions
@@ -229,7 +230,7 @@ class _Work:
         if found is not None:
             return found
         if self.training:
-            return self._trace(None, training.Keeper(cache, key, self.placing.report))
+            return self._trace(None, Keeper(cache, key, self.placing.report))
         return self._trace(functools.partial(self._keep_recipe, cache, key))
 
     def _follow_recipe(self, cache: ArtifactCache, key: str, content: bytes) -> Run | None:
@@ -262,13 +263,13 @@ class _Work:
             self.example_inputs = list(args)
             try:
                 with shared.lock, torch.enable_grad(), noting_calls(self.placing.report):
-                    run = self._trace(None, training.Keeper(cache, key, self.placing.report))
+                    run = self._trace(None, Keeper(cache, key, self.placing.report))
             finally:
                 self.example_inputs = []
             self.placing.tell()
             return run.short(run) if isinstance(run, Derivatives) else run
 
-        followed = training.Followed(self.gm, self.example_inputs, pass_of, cache.load, trace)
+        followed = Followed(self.gm, self.example_inputs, pass_of, cache.load, trace)
         found = followed.run(key, content)
         if found is None:
             return None
@@ -300,14 +301,14 @@ class _Work:
         if keep is not None:
             keep(gm, split, compiled)
 
-    def _trace(self, keep: Keep | None, keeper: training.Keeper | None = None) -> Run:
+    def _trace(self, keep: Keep | None, keeper: Keeper | None = None) -> Run:
         gm = self.implementation.rewrite(self.gm, self.request)
         mode, fakes = aot.fake_inputs(gm, self.example_inputs)
         with internals.tracing_with(mode), internals.leaving_dual_level():
             return self._split_and_compile(gm, mode, fakes, keep, keeper)
 
     def _split_and_compile(
-        self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Keep | None, keeper: training.Keeper | None
+        self, gm: GraphModule, mode: Any, fakes: Sequence[Any], keep: Keep | None, keeper: Keeper | None
     ) -> Run:
         table = self.implementation.decompositions()
         apart = not aot.has_subclasses(gm) and aot.share_nothing(self.example_inputs)
@@ -332,7 +333,7 @@ class _Work:
             self.built = _FOR_TRAINING
 
         def lower(part: GraphModule, inputs: Sequence[Any], missing: tuple[int, ...] | None) -> Run:
-            since, keep = training.told_so_far(self.placing.report), None
+            since, keep = told_so_far(self.placing.report), None
             if missing is None:
                 if keeper is not None:
                     keep = functools.partial(keeper.forward, since)
