@@ -194,13 +194,14 @@ class MovedIterator(IteratorValue):
         known = tr.memo_of(self.contents)
         if known is not None and not tr.effects.is_clean(known):
             raise GraphBreak(OPERATION, "next() of an iterator over what the graph has changed")
-        left = operator.length_hint(self.of)
+        left, source = operator.length_hint(self.of), self.source
+        assert source is not None
         if self.taken >= left:
-            tr.guards.add(ItemsLeft(self.source, left))
+            tr.guards.add(ItemsLeft(source, left))
             return None
-        tr.guards.add(MoreLeft(self.source, self.taken))
+        tr.guards.add(MoreLeft(source, self.taken))
         self.taken += 1
-        return tr.wrap(Upcoming.of(self.of, self.taken - 1), Upcoming(self.source, self.taken - 1))
+        return tr.wrap(Upcoming.of(self.of, self.taken - 1), Upcoming(source, self.taken - 1))
 
 
 def advance(iterator: Iterator, count: int, exhausted: bool) -> None:
