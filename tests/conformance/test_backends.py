@@ -25,6 +25,23 @@ SOME = 60
 """The first of so many parts is what the default run tries of the first chain."""
 
 
+@pytest.fixture(scope="module")
+def cases_under():
+    """Runs cases under one backend after another: what they all need is imported once."""
+    kept = []
+
+    def run(names, backend):
+        head = {**runner.Job(names, backend=backend).head, "patterns": ["*"]}
+        if not kept:
+            kept.append(runner.CaseRunner(head))
+        kept[0].turn_to(head)
+        return [kept[0].run(name, 300) for name in names]
+
+    yield run
+    for each in kept:
+        each.close()
+
+
 def _needs(backend):
     try:
         usable_spec(backend)
@@ -45,13 +62,11 @@ def _needs(backend):
     ],
     ids=lambda value: value if isinstance(value, str) else "+".join(map(str, value)),
 )
-def test_the_quick_level(backend, parts):
+def test_the_quick_level(backend, parts, cases_under):
     _needs(backend)
     cases = list(collect.cases("quick"))
     names = [case.id for part in parts for case in collect.shard(cases, part, PARTS)]
-    results = runner.run(names, backend=backend, level="quick", seconds=300)
-    assert len(results) == len(names)
-    assert [result for result in results if result.outcome.is_failure] == []
+    assert [result for result in cases_under(names, backend) if result.outcome.is_failure] == []
 
 
 @pytest.mark.parametrize(
@@ -62,11 +77,10 @@ def test_the_quick_level(backend, parts):
         for part in range(1, SOME + 1)
     ],
 )
-def test_the_quick_level_on_chains(chain, part):
+def test_the_quick_level_on_chains(chain, part, cases_under):
     _needs(chain)
     names = [case.id for case in collect.shard(collect.cases("quick"), part, SOME)]
-    results = runner.run(names, backend=chain, level="quick", seconds=300)
-    assert [result for result in results if result.outcome.is_failure] == []
+    assert [result for result in cases_under(names, chain) if result.outcome.is_failure] == []
 
 
 @pytest.mark.slow
