@@ -1,7 +1,7 @@
 """The native backend compared with torch's Inductor and eager on the CPU, in one table.
 
     python benchmarks/native_cpu.py [--rows NAME ...] [--threads N] [--rounds N] [--skip-cold] [--json FILE]
-                                    [--frozen] [--processor]
+                                    [--frozen] [--processor] [--dtype bfloat16|float16|autocast]
 
 Columns:
 
@@ -19,7 +19,8 @@ Inductor is ``torch.compile(model)`` of the installed torch, with its defaults.
 ``--frozen`` compares native with ``freeze`` to ONNX Runtime and OpenVINO, which also treat parameters as constants;
 *best* is the faster of these two, and *ratio* its time divided by native's.  ``--processor`` measures the minimum
 processor time of a call instead of the median wall-clock time.  Other load on the machine does not change it; use it
-with one thread.
+with one thread.  ``--dtype`` converts models and inputs, or runs all calls in a region of autocast to bfloat16, whose
+weights the models keep in float32; without ``--skip-cold``, first calls are still those of float32.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ PAUSE = 0.02
 SETTLING = 2  # calls; guards that passed twice are rewritten as fewer, which takes 40 ms of ResNet-50's third call
 ENGINES = ("eager", "inductor", "native")
 FROZEN = ("eager", "onnxrt", "openvino", "native frozen")
+DTYPES = ("float32", "bfloat16", "float16", "autocast")
 _START = time.perf_counter()
 
 
@@ -62,10 +64,12 @@ ROWS = {  # the workload of torchmux.zoo, the batch, and whether it trains
 class Side:
     """A model under one engine: ``call()`` is one inference, or one forward and backward."""
 
-    def __init__(self, engine: str, model: Any, inputs: dict[str, Any], training: bool) -> None:
+    def __init__(
+        self, engine: str, model: Any, inputs: dict[str, Any], training: bool, autocasts: bool = False
+    ) -> None:
         import torch
 
-        self.model, self.inputs, self.training = model, inputs, training
+        self.model, self.inputs, self.training, self.autocasts = model, inputs, training, autocasts
         self.function = model
         if engine == "inductor":
             self.function = torch.compile(model)
@@ -78,11 +82,14 @@ class Side:
     def call(self) -> list[Any]:
         import torch
 
+        region = torch.autocast("cpu", torch.bfloat16, enabled=self.autocasts)
         if not self.training:
-            with torch.no_grad():
+            with torch.no_grad(), region:
                 return [self._tensor(self.function(**self.inputs))]
         self.model.zero_grad(set_to_none=True)
-        self._tensor(self.function(**self.inputs)).pow(2).mean().backward()
+        with region:
+            result = self._tensor(self.function(**self.inputs))
+        result.float().pow(2).mean().backward()
         return [p.grad for p in self.model.parameters() if p.grad is not None]
 
     @staticmethod
@@ -107,12 +114,15 @@ def largest_error(got: list[Any], exact: list[Any]) -> float:
     )
 
 
-def compare(row: str, rounds: int, engines: tuple[str, ...], processor: bool) -> dict[str, Any]:
+def compare(row: str, rounds: int, engines: tuple[str, ...], processor: bool, dtype: str) -> dict[str, Any]:
     """Error and running times, all engines in one process."""
     import torch
 
     model, inputs, training = build(row)
-    sides = {engine: Side(engine, copy.deepcopy(model), inputs, training) for engine in engines}
+    autocasts = dtype == "autocast"
+    to = getattr(torch, "float32" if autocasts else dtype)
+    given = {k: v.to(to) if v.is_floating_point() else v for k, v in inputs.items()}
+    sides = {engine: Side(engine, copy.deepcopy(model).to(to), given, training, autocasts) for engine in engines}
     wide = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}
     exact = Side("eager", copy.deepcopy(model).double(), wide, training).call()
     errors = {engine: largest_error(side.call(), exact) for engine, side in sides.items()}
@@ -220,18 +230,20 @@ def main() -> None:
     parser.add_argument("--skip-cold", action="store_true", help="skip measurements that need a separate process")
     parser.add_argument("--frozen", action="store_true", help="native with freeze, ONNX Runtime and OpenVINO")
     parser.add_argument("--processor", action="store_true", help="minimum processor time instead of median time")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of models and inputs, or of autocast")
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     parser.add_argument("--compare", choices=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--first", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.compare:
         engines = FROZEN if given.frozen else ENGINES
-        print(json.dumps(compare(given.compare, given.rounds, engines, given.processor)))
+        print(json.dumps(compare(given.compare, given.rounds, engines, given.processor, given.dtype)))
         return
     if given.first:
         print(json.dumps(first_call(*given.first)))
         return
     flags = [f"--{name}" for name in ("frozen", "processor") if getattr(given, name)]
+    flags += ["--dtype", given.dtype]
     head = ["best" if name == "inductor" and given.frozen else name for name in HEAD]
     print("  ".join(f"{name:>10}" for name in head), flush=True)
     everything = {}
