@@ -234,11 +234,11 @@ def _written(ctx: Context, a: Value, source: Value, part_of: Callable[[Value], V
 def _slice_scatter(
     ctx: Context, a: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
-    from .views import _bound
+    from .views import slice_start
 
     dim %= a.rank
-    first = _bound(start, a.sizes[dim], 0)
     length = source.sizes[dim]
+    first = slice_start(ctx, a, dim, start, length, 3)
     source = converted(source, a.dtype) if source.dtype is not a.dtype else source
     if (written := _written(ctx, a, source, lambda base: base.slice(dim, first, length, step))) is not None:
         return written

@@ -69,26 +69,42 @@ def _squeeze(ctx: Context, a: Value, dims: Any = None) -> Value:
     return a
 
 
-def _bound(value: Any, extent: Index, default: Index) -> Index:
-    """A start or an end of a slice, as Python has it."""
+def slice_start(ctx: Context, a: Value, dim: int, value: Any, length: Index, argument: int) -> Index:
+    """Where a slice of ``a`` with this length begins, as Python has it; ``value`` is that ``argument`` of the operator.
+
+    Raises:
+        Unsupported: a symbolic start may be counted from the end, or lie beyond it.
+    """
+    extent = a.sizes[dim]
     if value is None:
-        return default
+        return 0
     if type(value) is int and value >= 2**62:
         return extent
     if type(value) is int and type(extent) is int:
         return max(0, min(value + extent if value < 0 else value, extent))
     if type(value) is int and value < 0:
         value = value + extent
-    if index.not_negative(value) and index.not_negative(extent - value):
+    # What has a length, which is not negative, begins before the end.
+    fits = index.not_negative(extent - value) or index.not_negative(extent - value - length)
+    if index.not_negative(value) and (fits or _is_within(ctx.node.args, dim, argument)):
         found: Index = value
         return found
     raise Unsupported("a slice whose bounds are not known")
 
 
+def _is_within(args: Sequence[Any], dim: int, argument: int) -> bool:
+    """Whether a symbolic start lies within a dimension, by what guards say of its largest value."""
+    if len(args) <= argument or not isinstance(args[argument], torch.fx.Node):
+        return False
+    behind = args[0].meta["val"].shape[dim] - args[argument].meta["val"]
+    return isinstance(behind, torch.SymInt) and internals.least_of(behind.node.shape_env, behind.node.expr) is not None
+
+
 @lowers(aten.slice.Tensor)
 def _slice(ctx: Context, a: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     dim %= a.rank
-    return a.slice(dim, _bound(start, a.sizes[dim], 0), ctx.sizes()[dim], step)
+    length = ctx.sizes()[dim]
+    return a.slice(dim, slice_start(ctx, a, dim, start, length, 2), length, step)
 
 
 @lowers(aten.narrow.default)

@@ -372,3 +372,22 @@ def test_views_of_what_is_written(name: str) -> None:
     shares = [program(cache, new), compiled(cache, new)]
     first, second = ([r._base is cache for r in (s if isinstance(s, tuple) else (s,))] for s in shares)
     assert first == second
+
+
+def test_a_cache_that_is_written_from_a_position_on() -> None:
+    """The start is symbolic; only the guards say that what begins there lies within the cache."""
+
+    def function(cache: torch.Tensor, x: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
+        end = start + x.shape[0]
+        cache[start:end] = x
+        return cache[:end] * 2, x.chunk(2)[1] + 1
+
+    compiled = torchmux.compile(function, backend="native", dynamic=True)
+    found, expected = torch.zeros(24, 3), torch.zeros(24, 3)
+    torchmux.mark_static(found)
+    for rows, start in ((4, 3), (5, 9), (3, 21), (2, -5)):
+        if start < 0:  # counted from the end, which is left to torch
+            assert not torchmux.report(compiled).fallbacks
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(found, x, start), function(expected, x, start), rtol=0, atol=0)
+        assert torch.equal(found, expected)
