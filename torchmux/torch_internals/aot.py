@@ -55,7 +55,7 @@ def floats_stay() -> Iterator[None]:
     if before is None:  # a version of torch that has it elsewhere
         yield
         return
-    graph_compile.tensorify_python_scalars = lambda *args: None  # type: ignore[assignment]
+    graph_compile.tensorify_python_scalars = lambda *args: None
     try:
         yield
     finally:

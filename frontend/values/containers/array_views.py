@@ -172,7 +172,7 @@ def _sorted(name: str, part: int) -> Any:
             raise GraphBreak(C_FUNCTION, f"numpy.{name} without kind='stable': which of equal elements comes first")
         if not given.tensor.example.dim() or not given.tensor.example.is_contiguous():
             raise GraphBreak(C_FUNCTION, f"numpy.{name} of {array.describe()}")
-        dim: Value | None = axis or ConstValue(-1)
+        dim: Value = axis or ConstValue(-1)
         if axis is not None and axis.const(tr) is None:
             given, dim = plain_array(ravel(tr, given), name), ConstValue(0)
         found = tr.emit("call_function", torch.sort, [given.tensor], {"dim": dim, "stable": ConstValue(True)})
