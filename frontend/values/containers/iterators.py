@@ -191,6 +191,7 @@ class MovedIterator(IteratorValue):
         return type(self.of)
 
     def next(self, tr: Tracer) -> Value | None:
+        assert self.source is not None
         known = tr.memo_of(self.contents)
         if known is not None and not tr.effects.is_clean(known):
             raise GraphBreak(OPERATION, "next() of an iterator over what the graph has changed")
