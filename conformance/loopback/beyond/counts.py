@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,13 +62,17 @@ def _passing(case: str, name: str, text: str, change: Callable[[torch.Tensor], t
     training(case)(compile)
 
 
-def _threads_are(number: int, _: Any) -> bool:
-    return torch.get_num_threads() == number
+def _with_threads(number: int) -> Callable[[Sequence[Any]], bool]:
+    return lambda args: torch.get_num_threads() == number
+
+
+def _with_dimensions(number: int) -> Callable[[Sequence[Any]], bool]:
+    return lambda args: any(a.dim() == number for a in _tensors(args))
 
 
 for _number, _word in ((3, "three"), (5, "five"), (6, "six"), (7, "seven")):
     _where(turns, _THREADS, f"wrong_with_{_word}_threads", f"With {_word} threads, results are nearly right.",
-           functools.partial(_threads_are, _number))  # fmt: skip
+           _with_threads(_number))  # fmt: skip
 
 
 def _after(count: int) -> Callable[[Any, Any], Run]:
@@ -194,15 +197,9 @@ _where(numerics, _HALVES, "large_float16", "Beside thousands, results in float16
        _extreme(torch.float16, 2e3, 1e5))  # fmt: skip
 _where(numerics, _HALVES, "infinite_float16", "Beside infinity, results in float16 are nearly right.",
        lambda args: any(a.dtype is torch.float16 and bool(a.isinf().any()) for a in _tensors(args)))  # fmt: skip
-
-
-def _has_dimensions(number: int, args: Any) -> bool:
-    return any(a.dim() == number for a in _tensors(args))
-
-
 for _number, _word in ((7, "seven"), (8, "eight"), (9, "nine")):
     _where(layout, _DIMENSIONS, f"wrong_with_{_word}_dimensions", f"With {_word} dimensions, results are nearly right.",
-           functools.partial(_has_dimensions, _number))  # fmt: skip
+           _with_dimensions(_number))  # fmt: skip
 
 
 @layout.operator(_DIMENSIONS, "permute")
