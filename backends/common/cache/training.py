@@ -38,9 +38,13 @@ Missing = tuple[int, ...]
 _TRANSFORMED = "a call under a transform of torch.func, or in forward mode, of code from the artifact cache"
 
 
-def backward_key(key: str, missing: Missing) -> str:
-    """The name of the code of a backward graph without some of its tangents."""
-    return text_key("backward", key, missing)
+def backward_key(key: str, forward: Mapping[str, Any], missing: Missing) -> str:
+    """The name of the code of a backward graph without some of its tangents.
+
+    It covers the forward pass: where several cuts of a graph are equally good, traces in two processes may save
+    different values, and the backward pass of one would take those of the other for its own.
+    """
+    return text_key("backward", key, json.dumps(forward), missing)
 
 
 def _encoded(
@@ -114,7 +118,7 @@ class Keeper:
             return
         results = {content["gradients"] for content in self._backward.values()}
         for missing, content in self._backward.items():
-            self.cache.store(backward_key(self.key, missing), json.dumps(content).encode())
+            self.cache.store(backward_key(self.key, self._forward, missing), json.dumps(content).encode())
         told = {"forward": self._forward, "passes": self._passes, "gradients": results.pop()}
         self.cache.store(self.key, json.dumps(told).encode())
 
@@ -150,7 +154,7 @@ class Followed:
         outdated: list[Missing] = []
 
         def backward_pass(missing: Missing) -> Run | None:
-            filed = self.load(backward_key(key, missing))
+            filed = self.load(backward_key(key, told["forward"], missing))
             run = None if filed is None else self.pass_of(filed)
             if run is None:
                 recipes.log.info("no process has compiled the backward pass without %s: the graph is traced", missing)

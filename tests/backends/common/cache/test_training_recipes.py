@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import torchmux
+from torchmux.backends.common.cache import training
 from torchmux.backends.common.cache.cache import ArtifactCache
 from torchmux.backends.common.pipeline import aot
 
@@ -137,3 +138,10 @@ def test_code_that_is_gone(net, filed, traced, monkeypatch) -> None:
     again, _ = steps(copy.deepcopy(net), [FIRST, FIRST])
     assert len(traced) == 1
     assert_same(again, filed[0], rtol=0, atol=0)
+
+
+def test_a_backward_pass_belongs_to_its_forward_pass() -> None:
+    """Another trace may save other values."""
+    forward = {"steps": [["one", [0], 2]]}
+    names = {training.backward_key("key", content, ()) for content in (forward, {"steps": [["two", [0], 2]]})}
+    assert len(names) == 2 and training.backward_key("key", dict(forward), ()) in names
