@@ -114,6 +114,7 @@ def test_one_that_hangs_costs_its_budget_only(bad) -> None:
     assert time.monotonic() - began < 400  # of which processes take most to start
 
 
+@pytest.mark.slow
 def test_native_wins_where_it_fuses_and_the_next_process_knows(run_python, request) -> None:
     program = """
 import json, torch, torchmux

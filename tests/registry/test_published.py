@@ -15,6 +15,8 @@ from torchmux.registry import catalog, published
 from torchmux.registry.discovery import OUR_GROUP, TORCH_GROUP
 from torchmux.registry.spec import BackendSpec
 
+pytestmark = pytest.mark.sampled(2)
+
 
 class Model(torch.nn.Module):
     def __init__(self):

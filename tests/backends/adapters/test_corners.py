@@ -12,6 +12,8 @@ import torch.nn.functional as F
 import torchmux
 from torchmux.backends.common.adapter import results
 
+pytestmark = pytest.mark.sampled(2)
+
 FOREIGN = [
     pytest.param(name, marks=pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"needs {module}"))
     for name, module in (("onnxrt", "onnxruntime"), ("openvino", "openvino"), ("tvm", "tvm"))

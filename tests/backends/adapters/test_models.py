@@ -10,6 +10,8 @@ import pytest
 import torch
 from tiers import slow_but
 
+pytestmark = pytest.mark.sampled(2)
+
 transformers = pytest.importorskip("transformers")
 
 SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}

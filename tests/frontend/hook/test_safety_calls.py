@@ -61,9 +61,14 @@ def test_recursion_without_end(backend):
         return fn(x + 1)
 
     each = compiled(fn, backend=backend)
-    for _ in range(2):
-        with pytest.raises(RecursionError):
-            each(X)
+    gc.collect()
+    gc.disable()  # a finalizer that it runs at the end of the stack fails, which pytest reports as this test's failure
+    try:
+        for _ in range(2):
+            with pytest.raises(RecursionError):
+                each(X)
+    finally:
+        gc.enable()
     assert torch.equal(compiled(lambda x: x + 1)(X), X + 1)
 
 

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 import torchmux
 
+pytestmark = pytest.mark.sampled(2)
+
 BACKENDS = ("aot_eager", "native", "onnxrt", "openvino", "tvm")
 
 

@@ -9,6 +9,8 @@ import torch
 
 import torchmux
 
+pytestmark = pytest.mark.sampled(2)
+
 Repeat = Callable[[torch.Tensor, int], torch.Tensor]
 
 

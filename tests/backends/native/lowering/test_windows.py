@@ -14,6 +14,8 @@ from torch import Tensor
 
 import torchmux
 
+pytestmark = pytest.mark.sampled(2)
+
 SIZES = (2, 3, 14, 23)
 
 

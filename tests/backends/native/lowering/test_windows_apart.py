@@ -9,6 +9,8 @@ import torch.nn.functional as F
 import torchmux
 from torchmux.backends.native.targets.cpu import computed
 
+pytestmark = pytest.mark.sampled(2)
+
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
 
 
