@@ -23,14 +23,19 @@ settings.load_profile("any machine")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one case of so many in the default run where a test is ``sampled``, and begin with what takes longest."""
+    """Leave one case of so many in the default run where a test is ``sampled``, and begin with what takes longest.
+
+    Of the tests of ``native``, which compile C++ or run kernels under an interpreter, every second case stays.
+    """
     counts: dict[str, int] = {}
     for item in items:
-        if (sampled := item.get_closest_marker("sampled")) is not None:
-            name = item.nodeid.partition("[")[0]
-            counts[name] = counts.get(name, -1) + 1
-            if counts[name] % sampled.args[0]:
-                item.add_marker(pytest.mark.slow)
+        sampled = item.get_closest_marker("sampled")
+        if sampled is None and not item.nodeid.startswith("tests/backends/native/"):
+            continue
+        name = item.nodeid.partition("[")[0]
+        counts[name] = counts.get(name, -1) + 1
+        if counts[name] % (2 if sampled is None else sampled.args[0]):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: "test_the_quick_level" not in item.nodeid)
 
 

@@ -13,8 +13,6 @@ import torch.nn.functional as F
 import torchmux
 from torchmux.backends.native.targets.cpu import build, libraries, packing
 
-pytestmark = pytest.mark.sampled(2)
-
 
 def network(x, first, second, third):
     y = F.max_pool2d(F.relu(F.conv2d(x, first, stride=2)), 2)

@@ -9,8 +9,6 @@ import torch
 
 import torchmux
 
-pytestmark = pytest.mark.sampled(2)
-
 Repeat = Callable[[torch.Tensor, int], torch.Tensor]
 
 

@@ -11,8 +11,6 @@ import torch.nn.functional as F
 
 import torchmux
 
-pytestmark = pytest.mark.sampled(2)
-
 _SIZES = [
     {"size": (7, 33)},
     {"size": (40, 5)},

@@ -8,8 +8,6 @@ from torch.nn import functional as F
 
 import torchmux
 
-pytestmark = pytest.mark.sampled(2)
-
 REDUCES = ("sum", "mean", "prod", "amax", "amin")
 
 

@@ -15,8 +15,6 @@ import torch.nn.functional as F
 
 import torchmux
 
-pytestmark = pytest.mark.sampled(2)
-
 inf, nan = math.inf, math.nan
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

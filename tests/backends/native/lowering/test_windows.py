@@ -14,8 +14,6 @@ from torch import Tensor
 
 import torchmux
 
-pytestmark = pytest.mark.sampled(2)
-
 SIZES = (2, 3, 14, 23)
 
 

@@ -9,8 +9,6 @@ import torch.nn.functional as F
 import torchmux
 from torchmux.backends.native.targets.cpu import computed
 
-pytestmark = pytest.mark.sampled(2)
-
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
 
 

@@ -16,8 +16,6 @@ from torchmux.config import config
 
 from ..conftest import assert_as_exact_as_eager
 
-pytestmark = pytest.mark.sampled(2)
-
 FUSED = "torchmux.attention.default"
 
 

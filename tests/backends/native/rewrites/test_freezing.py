@@ -15,8 +15,6 @@ from torchmux.registry import GraphReport
 
 from ..conftest import assert_as_exact_as_eager, in_double
 
-pytestmark = pytest.mark.sampled(2)
-
 
 @pytest.fixture
 def frozen(tmp_path):
