@@ -18,7 +18,7 @@ def refuse_changing_lengths(target: Any, args: list[Any]) -> None:
     Its fake run counts the steps, which makes the length a constant: each further length would be compiled anew, and
     by a compiler step by step.  The layer runs in eager instead, and what surrounds it is compiled for any length.
     """
-    if target not in _LAYERS or not isinstance(args[_HAS_BIASES], bool):
+    if target not in _LAYERS or len(args) <= _BATCH_FIRST or not isinstance(args[_HAS_BIASES], bool):
         return
     length = args[0].shape[1 if args[_BATCH_FIRST] else 0]
     if isinstance(length, torch.SymInt) and length.node.expr.free_symbols:
