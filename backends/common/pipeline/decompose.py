@@ -35,7 +35,8 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
     table = torch.export.default_decompositions()
     kept = {op: f for op, f in table.items() if not is_random(op) and op.overloadpacket not in _NOT_THE_KERNELS}
     own = {**_BY_INDEX, torch.ops.aten.softshrink.default: _softshrink, **draws.UNLESS_TRAINED, **losses.formulas(kept)}
-    found = {**kept, **_slopes(kept), **of_each(), **own, **_contiguous(kept), **_dropped(kept)}
+    found = {**kept, **_slopes(kept), **of_each(), **own, **_contiguous(kept), **_dropped(kept),
+             **_from_ends(kept)}  # fmt: skip
     return {**found, **_ordered(found)}
 
 
@@ -56,6 +57,26 @@ def _contiguous(table: Table) -> Table:
 
     rows = {op: resized(table[op]) for op in internals.ROWS_RESIZED if op in table}
     return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows}
+
+
+def _from_ends(table: Table) -> Table:
+    """The kernels read their ends, which may be tensors of another device than the result's; formulas compute with
+    them on that device."""
+    spaces = torch.ops.aten.linspace, torch.ops.aten.logspace
+    overloads = [
+        getattr(space, name) for space in spaces for name in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
+    ]
+
+    def on_one_device(formula: Callable[..., Tensor]) -> Callable[..., Any]:
+        def from_ends(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+            place = torch.device(device or "cpu")
+            if any(isinstance(end, Tensor) and end.device.type != place.type for end in args[:2]):
+                return NotImplemented
+            return formula(*args, device=device, **kwargs)
+
+        return from_ends
+
+    return {op: on_one_device(table[op]) for op in overloads if op in table}
 
 
 def _ordered(table: Table) -> Table:

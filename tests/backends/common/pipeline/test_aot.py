@@ -497,3 +497,23 @@ def test_resized_images_stay_images_on_a_gpu(whole):
         traced = aot.trace_inference(gm, mode, [image], [image], dict(core_aten()), whole)
     found = [node.meta["val"].stride() for node in traced.gm.graph.output_node().all_input_nodes]
     assert found == [(480, 1, 48, 3)] * 3
+
+
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+def test_ends_of_another_device_than_the_numbers_between_them(name):
+    """The kernel reads its ends from a GPU and makes numbers on a CPU; the formula would compute with both."""
+
+    class Made(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+            space = torch.linspace if name == "linspace" else torch.logspace
+            return [space(x, y, 5), space(0, y, 6), space(x, 1, 7, device=x.device)]
+
+    mode = correct(new_fake_mode())
+    with mode, torch.no_grad():
+        ends = [torch.empty((), device="cuda") for _ in range(2)]
+    gm = torch.fx.symbolic_trace(Made())
+    with torch.no_grad():
+        traced = aot.trace_inference(gm, mode, ends, ends, dict(core_aten()), frozenset())
+    nodes = list(traced.gm.graph.nodes)
+    assert [node.meta["val"].device.type for node in nodes[-1].all_input_nodes] == ["cpu", "cpu", "cuda"]
+    assert [len(node.meta["val"]) for node in nodes if name in str(node.target)] == [5, 6]
