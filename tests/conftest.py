@@ -21,20 +21,27 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+SAMPLED = {"tests/backends/native/": 3, "tests/backends/common/": 2}
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave one case of so many in the default run where a test is ``sampled``, and begin with what takes longest.
 
-    Of the tests of ``native``, which compile C++ or run kernels under an interpreter, every second case stays.
+    Of the tests of ``native``, which compile C++ or run kernels under an interpreter, every third case stays, and of
+    those of what the backends share every second.
     """
     counts: dict[str, int] = {}
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        if sampled is None and not item.nodeid.startswith("tests/backends/native/"):
-            continue
+        of = (
+            sampled.args[0]
+            if sampled
+            else next((of for path, of in SAMPLED.items() if item.nodeid.startswith(path)), 1)
+        )
         name = item.nodeid.partition("[")[0]
         counts[name] = counts.get(name, -1) + 1
-        if counts[name] % (2 if sampled is None else sampled.args[0]):
+        if counts[name] % of:
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: "test_the_quick_level" not in item.nodeid)
 

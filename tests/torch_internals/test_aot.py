@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchmux
 from torchmux import torch_internals as ti
@@ -38,6 +39,21 @@ def test_unused_draws_stay() -> None:
     with ti.tracing_context(ti.new_fake_mode()), ti.draws_have_effects():
         ti.aot_autograd()(gm, [torch.ones(2)], fw_compiler=count)
     assert counts == [1]
+
+
+@checks("modules_without_code")
+def test_code_is_written_when_it_is_called() -> None:
+    def traced() -> torch.fx.GraphModule:
+        return make_fx(torch.sin)(torch.ones(2))
+
+    with ti.modules_without_code():
+        gm = traced()
+    sine = next(node for node in gm.graph.nodes if node.op == "call_function")
+    sine.target = torch.ops.aten.cos.default
+    gm.recompile()
+    assert "cos" not in vars(gm).get("_code", "")
+    assert torch.equal(gm(torch.ones(2)), torch.ones(2).cos()) and "cos" in gm._code
+    assert "sin" in vars(traced())["_code"]  # what it changes is as it was
 
 
 @checks("checks_without_tokens")

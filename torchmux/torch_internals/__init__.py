@@ -47,6 +47,7 @@ from .aot import (
     keep_saved_buffers,
     keeps_graph,
     min_cut_partition,
+    modules_without_code,
     written_inputs,
 )
 from .c_functions import (

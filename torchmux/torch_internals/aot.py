@@ -42,6 +42,17 @@ def draws_have_effects() -> Any:
     return config.patch(fallback_random=True)
 
 
+def modules_without_code() -> Any:
+    """Context manager under which torch's traces and partitioners make graph modules whose code is written when they
+    are first called.
+
+    Most are read and changed, and never run; each change of a large one would write its code again.
+    """
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+    return _use_lazy_graph_module(True)
+
+
 @contextlib.contextmanager
 def floats_stay() -> Iterator[None]:
     """Context manager under which AOTAutograd leaves the floats in a graph to its compilers.

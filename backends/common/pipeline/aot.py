@@ -37,7 +37,7 @@ from .decompose import (
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint, Recorder
-from .saved import bases_saved, draws_kept, results_apart, signs_saved, without_detaching
+from .saved import bases_saved, draws_kept, repeated_once, results_apart, signs_saved, without_detaching
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -228,7 +228,7 @@ def _through_autograd(
     """
     aot = internals.aot_autograd()
     tangents, joint = Tangents(), Joint()
-    split = internals.min_cut_partition()
+    split = repeated_once(internals.min_cut_partition())
     if table:  # else operators run as they are, and more of them take longer
         split = offsets_saved(signs_saved(split))
     split = without_detaching(split)
@@ -256,11 +256,13 @@ def _through_autograd(
         internals.functorch_config().patch(
             donated_buffer=False,
             backward_pass_autocast="off",
+            cse=False,  # which imports all of Inductor; see repeated_once
             # AOTAutograd copies a gradient into the strides of its result, where elements of windows overwrite others.
             guess_tangent_strides_as_outputs=not overlap.may_be_returned(gm),
         ),
         internals.draws_have_effects(),
         internals.floats_stay(),
+        internals.modules_without_code(),
         internals.checks_without_tokens(),
         recurrent_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),

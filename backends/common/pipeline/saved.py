@@ -17,6 +17,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from . import aliasing
 from .decompose import CHECKS, is_random
+from .simplify import merge_repeated
 
 Split = Callable[..., tuple[GraphModule, GraphModule]]
 
@@ -51,6 +52,17 @@ def without_detaching(split: Split) -> Split:
         return split(joint, *args, **more)
 
     return split_undetached
+
+
+def repeated_once(split: Split) -> Split:
+    """A partition function that computes once what the joint graph computes several times."""
+
+    def split_merged(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
+        merge_repeated(joint.graph)
+        joint.recompile()
+        return split(joint, *args, **more)
+
+    return split_merged
 
 
 SIGNS = ("cuda",)

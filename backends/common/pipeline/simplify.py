@@ -9,6 +9,7 @@ import torch
 from torch.fx import Graph, Node
 
 from . import aliasing
+from .decompose import is_random
 
 _aten = torch.ops.aten
 
@@ -26,6 +27,57 @@ def drop_detach_in_place(graph: Graph) -> None:
         if node.op == "call_function" and node.target is _aten.detach_.default:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+
+
+def merge_repeated(graph: Graph) -> None:
+    """Let each operator that computes what one before it has computed give way to that one.
+
+    Those stay that draw numbers, have effects or tell their results from the values of tensors, and those whose results
+    share memory with an output: eager returns a tensor for each.
+    """
+    root = aliasing.roots(graph)
+    shown = {root[node] for node in graph.output_node().all_input_nodes}
+    first: dict[Any, Node] = {}
+    writes = 0
+    for node in list(graph.nodes):
+        if aliasing.writes(node):
+            writes += 1  # what was read before may be something else now
+        elif root[node] not in shown and _is_repeatable(node):
+            try:
+                found = first.setdefault((writes, node.target, _key(node.args), _key(node.kwargs)), node)
+            except TypeError:  # an argument without a hash
+                continue
+            if found is not node:
+                node.replace_all_uses_with(found)
+                graph.erase_node(node)
+
+
+_TELLS_FROM_VALUES = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))
+
+
+def _is_repeatable(node: Node) -> bool:
+    if node.op != "call_function" or node.target in _EMPTY or node.is_impure() or is_random(node.target):
+        return False
+    if isinstance(node.target, torch._ops.OpOverload):
+        return _TELLS_FROM_VALUES.isdisjoint(node.target.tags)
+    return getattr(node.target, "__module__", "") in ("_operator", "math")  # of what computes with sizes
+
+
+def _key(value: Any) -> Any:
+    """Equal for equal arguments only: 1, 1.0 and True are different ones, and so are 0.0 and -0.0.
+
+    Raises:
+        TypeError: when it is hashed, for what has no hash.
+    """
+    if isinstance(value, (list, tuple)):
+        return (list if isinstance(value, list) else tuple, *map(_key, value))
+    if isinstance(value, dict):
+        return (dict, *((name, _key(each)) for name, each in value.items()))
+    if isinstance(value, slice):
+        return slice, _key(value.start), _key(value.stop), _key(value.step)
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
+    return type(value), value
 
 
 def drop_empty_concatenands(graph: Graph) -> None:

@@ -1,11 +1,15 @@
 """Nodes that do nothing are dropped, and the result stays what torch gives."""
 
+import collections
+
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchmux
 from torchmux.backends.common.pipeline import simplify
+
+_exp = torch.ops.aten.exp.default
 
 
 def _traced(fn, *args):
@@ -135,3 +139,46 @@ def test_a_part_that_was_written_is_none_of_its_own_where_a_view_of_it_is_a_resu
     whole, part = torchmux.compile(f, backend="aot_eager")(torch.randn(4, 3))
     whole.fill_(5)
     assert (part == 5).all() and part.stride() == (1, 3)
+
+
+def test_what_is_repeated_is_computed_once():
+    def repeats(x):
+        sizes = [torch.exp(x * 2).sum(-1), torch.exp(x * 2).sum(-1)]
+        numbers = [x * 0.0, x * -0.0, x + 1, x + 1.0, x + True]
+        draws = [torch.rand_like(x), torch.rand_like(x)]
+        pairs = [torch.max(x, 0)[0].sin(), torch.max(x, 0)[1].cos()]
+        return [sum(sizes), *(n.neg() for n in numbers), *(d + x for d in draws), *pairs]
+
+    x = torch.randn(3, 4)
+    gm = make_fx(repeats)(x)
+    before = [node.target.overloadpacket for node in gm.graph.find_nodes(op="call_function", target=_exp)]
+    simplify.merge_repeated(gm.graph)
+    gm.recompile()
+    counts = collections.Counter(str(getattr(n.target, "overloadpacket", "")) for n in gm.graph.nodes)
+    assert len(before) == 2
+    assert (counts["aten.exp"], counts["aten.max"], counts["aten.rand_like"]) == (1, 1, 2)
+    assert (counts["aten.mul"], counts["aten.add"]) == (3, 3 + 4)  # those of numbers, and what adds up the results
+    results = []
+    for run in (gm, repeats):
+        torch.manual_seed(0)
+        results.append([(r, r.signbit()) if r.is_floating_point() else r for r in run(x)])
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
+
+
+def test_results_and_what_is_read_before_a_write_stay_apart():
+    """Eager returns a tensor for each, and reads what was there."""
+
+    def written(x):
+        first, second = x.sin(), x.sin()
+        before = (x + 1).cos()
+        x.add_(1)
+        return first, second.view(-1), before + (x + 1).cos()
+
+    x = torch.randn(3)
+    gm = make_fx(written)(x.clone())
+    simplify.merge_repeated(gm.graph)
+    gm.recompile()
+    a, b, c = gm(x.clone())
+    expected = written(x.clone())
+    assert a.data_ptr() != b.data_ptr()
+    torch.testing.assert_close((a, b, c), expected, rtol=0, atol=0)
