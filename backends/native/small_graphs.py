@@ -8,7 +8,7 @@ the sizes at hand.
 The model lists what torch would run, forward and backward, on fake tensors, and adds three things up:
 
 * what each operator takes however small its tensors are (:data:`_FORWARD`, :data:`_BACKWARD`, :data:`_VIEW`),
-* how much longer torch's kernel takes for each element than ours (:data:`_SLOWER`),
+* how much longer torch's kernel takes for each element than ours (:data:`_SLOWER`), or each short row (:data:`_ROWS`),
 * the memory that fusion saves: each operator but the first of a pass reads and writes a tensor more (:data:`_TRAFFIC`).
 
 Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,536 elements and to each operator alone,
@@ -102,6 +102,18 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
     }
 )  # fmt: skip
 
+_ROWS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "_log_softmax": (0, 20), "_log_softmax_backward_data": (0, 9), "_softmax": (0, 22),
+        "_softmax_backward_data": (0, 8), "amax": (4, 0), "linalg_vector_norm": (8, 0), "logsumexp": (25, 0),
+        "max": (14, 0), "mean": (6, 0), "native_layer_norm": (50, 0), "native_layer_norm_backward": (20, 0),
+        "sum": (7, 0), "var": (170, 0),
+    }
+)  # fmt: skip
+"""How much longer torch's kernel takes for each row of adjacent elements that fills no vector, and for each element of
+it: ours takes a vector of rows at once."""
+_VECTOR = 16
+
 _CALLED = 5.0
 """What compiled code takes for a call of torch's operator in Python, beyond what torch takes for it."""
 
@@ -161,7 +173,7 @@ class _Listed(internals.TorchDispatchMode):
         """``writes``: what is written to is nobody else's, as in the formulas of gradients."""
         super().__init__()
         self._writes = writes
-        self.ran: list[tuple[str, torch.dtype | None, int]] = []
+        self.ran: list[tuple[str, torch.dtype | None, int, float]] = []
         self.is_known = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -177,7 +189,8 @@ class _Listed(internals.TorchDispatchMode):
             self.is_known &= not _is_ours(func, args, kwargs)
         if largest is not None and name not in _NOTHING:
             self.is_known &= all(t.device.type == "cpu" for t in tensors) and all(d in _COLUMN for d in floats)
-            self.ran.append((name, floats[0] if floats else torch.float32, largest.numel()))
+            by_rows = _by_rows(name, func, args, kwargs) if name in _ROWS else 0.0
+            self.ran.append((name, floats[0] if floats else torch.float32, largest.numel(), by_rows))
         return result
 
     def microseconds(self, each: float, *, unknown: bool) -> float | None:
@@ -185,7 +198,7 @@ class _Listed(internals.TorchDispatchMode):
         if not self.is_known:
             return None
         fixed, work, traffic = 0.0, 0.0, 0.0
-        for name, dtype, elements in self.ran:
+        for name, dtype, elements, by_rows in self.ran:
             if name in _VIEWS:
                 fixed += _VIEW
                 continue
@@ -193,11 +206,38 @@ class _Listed(internals.TorchDispatchMode):
                 return None
             fixed += each + _FIXED.get(name, 0.0)
             slower = _SLOWER[name][_COLUMN[dtype]]
-            if unknown and (slower > 0 or traffic > 0):
+            if unknown and (slower > 0 or traffic > 0 or name in _ROWS):
                 return math.inf
-            work += 1e-3 * elements * (slower + (_TRAFFIC if traffic else 0.0))
+            work += 1e-3 * (elements * (slower + (_TRAFFIC if traffic else 0.0)) + by_rows)
             traffic = 1.0
         return fixed + work
+
+
+def _by_rows(name: str, op: Any, args: Any, kwargs: Any) -> float:
+    """Nanoseconds that torch's kernel takes for the rows of its operand, beside those for its elements."""
+    given = _given(op, args, kwargs)
+    sizes = args[0].shape
+    if "normalized_shape" in given:
+        dims = set(range(len(sizes) - len(given["normalized_shape"]), len(sizes)))
+    else:
+        dim = given.get("dim")
+        if dim is None or dim == [] or not len(sizes):
+            return 0.0
+        dims = {d % len(sizes) for d in (dim if isinstance(dim, (list, tuple)) else (dim,))}
+    extent = 1
+    for d in reversed(range(len(sizes))):
+        if d not in dims:
+            break
+        extent *= sizes[d]
+    if len(sizes) - 1 not in dims or not 0 < extent < _VECTOR:
+        return 0.0
+    each_row, each_element = _ROWS[name]
+    return float(args[0].numel() // extent * (each_row + each_element * extent))
+
+
+def _given(op: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    names = (argument.name for argument in internals.operator_schema(op).arguments)
+    return {**dict(zip(names, args, strict=False)), **(kwargs or {})}
 
 
 _BY_PIXELS = frozenset(
@@ -219,8 +259,7 @@ def _is_in_channels_last(value: torch.Tensor) -> bool:
 def _is_ours(op: Any, args: Any, kwargs: Any) -> bool:
     """Whether our code computes a convolution otherwise than torch's library: its windows have several elements and
     share none, or each channel has its own."""
-    names = (argument.name for argument in internals.operator_schema(op).arguments)
-    given = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+    given = _given(op, args, kwargs)
     _, depth, *window = given["weight"].shape
     steps = given["stride"] if len(given["stride"]) == len(window) else [*given["stride"]] * len(window)
     is_one = all(k == 1 for k in window)

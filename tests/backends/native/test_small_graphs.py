@@ -58,6 +58,8 @@ def test_a_chain_of_operators_is_compiled() -> None:
 def test_an_operator_with_slow_kernels_in_torch_is_compiled_where_tensors_are_large() -> None:
     assert is_left(F.mish, tensor(64))
     assert not is_left(F.mish, tensor(64, 256))
+    assert is_left(lambda x: x.log_softmax(-1), tensor(60, 50))
+    assert not is_left(lambda x: x.log_softmax(-1), tensor(1000, 3))  # torch computes short rows one by one
 
 
 def test_the_setting_and_strict_turn_it_off() -> None:
