@@ -81,6 +81,7 @@ def test_what_writes_or_was_not_measured_or_reads_other_layouts_is_compiled() ->
 
 
 def test_what_a_library_computes_either_way_is_left_to_torch() -> None:
+    assert is_left(lambda x: x.sort(-1).values, tensor(60, 8))
     x, w = tensor(2, 8, 9, 9), tensor(8, 8, 3, 3)
     assert is_left(lambda x, w: F.conv2d(x, w, padding=1).relu(), x, w)
     assert is_left(lambda x, w: F.conv2d(x, w), tensor(2, 8, 9, 9), tensor(8, 8, 1, 1))
