@@ -262,6 +262,10 @@ def _prepared(gm: GraphModule, target: str, options: NativeOptions, frozen: Mapp
         from .rewrites.precision import convolutions_in_float32
 
         gm = convolutions_in_float32(gm, torch.float16)
+    if any(gm.graph.find_nodes(op="call_function", target=torch.ops.aten._fft_c2c.default)):
+        from .rewrites.fourier import real_transforms
+
+        gm = real_transforms(gm)
     if frozen:
         from .rewrites.freezing import freeze
 

@@ -8,7 +8,7 @@ the sizes at hand.
 The model lists what torch would run, forward and backward, on fake tensors, and adds three things up:
 
 * what each operator takes however small its tensors are (:data:`_FORWARD`, :data:`_BACKWARD`, :data:`_VIEW`),
-* how much longer torch's kernel takes for each element than ours (:data:`_SLOWER`),
+* how much longer torch's kernel takes for each element than ours (:data:`_SLOWER`), or each short row (:data:`_ROWS`),
 * the memory that fusion saves: each operator but the first of a pass reads and writes a tensor more (:data:`_TRAFFIC`).
 
 Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,536 elements and to each operator alone,
@@ -64,7 +64,7 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "abs": (0, 0), "add": (0.06, 0.16), "addcmul": (0, 0.12), "atan2": (0, 0), "clamp": (0, 0.12),
         "clamp_min": (0, 0.15), "cos": (0, 0.28), "div": (0, 0.06), "elu": (0, 0), "eq": (0.81, 0.99),
         "erf": (0.14, 0.06), "exp": (0, 0.13), "expm1": (0.91, 1.0), "ge": (0.67, 0.89), "gelu": (0, 0),
-        "hardsigmoid": (0, 0.11), "hardswish": (0, 0), "hardtanh": (0, 0.12), "le": (0.67, 0.89),
+        "glu": (0.1, 2.6), "hardsigmoid": (0, 0.11), "hardswish": (0, 0), "hardtanh": (0, 0.12), "le": (0.67, 0.89),
         "leaky_relu": (0, 0.14), "lerp": (0.06, 0.17), "log": (0, 0.21), "log1p": (0.4, 0.45),
         "log_sigmoid_forward": (0.77, 0.65), "logical_and": (0, 0), "masked_fill": (1.5, 1.5), "maximum": (0, 0.15),
         "minimum": (0, 0.13), "mish": (2.89, 2.81), "mul": (0, 0.1), "neg": (0, 0), "pow": (0.05, 0.1),
@@ -74,14 +74,15 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         # their gradients
         "elu_backward": (0.5, 0.5), "gelu_backward": (0.42, 0.13), "hardsigmoid_backward": (0.06, 0.16),
         "hardswish_backward": (0, 0.04), "hardtanh_backward": (0, 0.19), "leaky_relu_backward": (0, 0.16),
-        "mish_backward": (3.19, 3.28), "sigmoid_backward": (0, 0), "silu_backward": (0.14, 0.13),
-        "softplus_backward": (0.36, 0.3), "tanh_backward": (0, 0), "threshold_backward": (0, 0.22),
+        "glu_backward": (0.15, 2.7), "mish_backward": (3.19, 3.28), "sigmoid_backward": (0, 0),
+        "silu_backward": (0.14, 0.13), "softplus_backward": (0.36, 0.3), "tanh_backward": (0, 0),
+        "threshold_backward": (0, 0.22),
         # rows
         "_log_softmax": (0, 0), "_log_softmax_backward_data": (0.1, 0.28), "_softmax": (0.25, 0.59),
         "_softmax_backward_data": (0.05, 0.13), "amax": (0, 0.64), "cumsum": (0.1, 0.74),
         "linalg_vector_norm": (0.09, 0.05), "logsumexp": (0, 1.04), "max": (0.73, 0.68), "mean": (0.4, 0.4),
-        "native_layer_norm": (0.4, 0.6), "native_layer_norm_backward": (0, 0.7), "sum": (0.04, 0.08),
-        "var": (8.43, 8.51),
+        "native_group_norm": (0, 0.3), "native_group_norm_backward": (0, 0.3), "native_layer_norm": (0.4, 0.6),
+        "native_layer_norm_backward": (0, 0.7), "sum": (0.04, 0.08), "var": (8.43, 8.51),
         # losses
         "binary_cross_entropy_with_logits": (1.13, 1.71), "huber_loss": (0.08, 0.87), "mse_loss": (0.1, 0.33),
         "mse_loss_backward": (0.1, 0.76), "nll_loss_backward": (0.05, 0.1), "nll_loss_forward": (0.05, 0.05),
@@ -90,7 +91,8 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "cat": (0.05, 0.07), "clone": (0.64, 0.4), "embedding": (0, 0.14), "embedding_dense_backward": (0.84, 0.99),
         "arange": (0.3, 0.3), "flip": (0.05, 0.65), "full": (0.05, 0.05), "linspace": (0.1, 0.1),
         "gather": (0.58, 0.21), "index": (0.72, 0.48), "index_put": (0.6, 0.6),
-        "new_zeros": (0.1, 0.1), "scalar_tensor": (0, 0), "scatter_add": (0.1, 0.1), "stack": (0, 0),
+        "new_zeros": (0.1, 0.1), "scalar_tensor": (0, 0), "scatter": (0, 0), "scatter_add": (0.1, 0.1), "stack": (0, 0),
+        "zeros": (0.1, 0.1),
         # products, by the same library
         "addmm": (0, 0), "bmm": (0, 0), "mm": (0, 0),
         # what both call torch's kernels for
@@ -98,14 +100,29 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "_linalg_solve_ex": (0, 0), "_linalg_svd": (0, 0), "linalg_cholesky_ex": (0, 0), "linalg_inv_ex": (0, 0),
         "linalg_lu_solve": (0, 0), "linalg_solve_triangular": (0, 0), "diag_embed": (0.3, 0.3), "tril": (0.3, 0.3),
         "triu": (0.3, 0.3),
+        "cummax": (0, 0), "cummin": (0, 0), "kthvalue": (0, 0), "median": (0, 0), "sort": (0, 0), "topk": (0, 0),
         "convolution": (0.05, math.inf), "convolution_backward": (0.05, math.inf),
     }
 )  # fmt: skip
 
+_ROWS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "_log_softmax": (0, 20), "_log_softmax_backward_data": (0, 9), "_softmax": (0, 22),
+        "_softmax_backward_data": (0, 8), "amax": (4, 0), "glu": (12, 0), "glu_backward": (13, 0),
+        "linalg_vector_norm": (8, 0), "logsumexp": (25, 0), "max": (14, 0), "mean": (6, 0),
+        "native_group_norm": (20, 0), "native_group_norm_backward": (20, 0), "native_layer_norm": (50, 0),
+        "native_layer_norm_backward": (20, 0), "sum": (7, 0), "var": (170, 0),
+    }
+)  # fmt: skip
+"""How much longer torch's kernel takes for each row of adjacent elements that fills no vector, and for each element of
+it: ours takes a vector of rows at once."""
+_VECTOR = 16
+
 _CALLED = 5.0
 """What compiled code takes for a call of torch's operator in Python, beyond what torch takes for it."""
 
-_LIBRARY = frozenset(name for name in _SLOWER if "linalg" in name or name.startswith("convolution"))
+_ORDERING = frozenset(("cummax", "cummin", "kthvalue", "median", "sort", "topk"))
+_LIBRARY = _ORDERING | {name for name in _SLOWER if "linalg" in name or name.startswith("convolution")}
 """What compiled code calls in this way."""
 
 _COLUMN = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 1}
@@ -161,7 +178,7 @@ class _Listed(internals.TorchDispatchMode):
         """``writes``: what is written to is nobody else's, as in the formulas of gradients."""
         super().__init__()
         self._writes = writes
-        self.ran: list[tuple[str, torch.dtype | None, int]] = []
+        self.ran: list[tuple[str, torch.dtype | None, int, float]] = []
         self.is_known = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -177,7 +194,8 @@ class _Listed(internals.TorchDispatchMode):
             self.is_known &= not _is_ours(func, args, kwargs)
         if largest is not None and name not in _NOTHING:
             self.is_known &= all(t.device.type == "cpu" for t in tensors) and all(d in _COLUMN for d in floats)
-            self.ran.append((name, floats[0] if floats else torch.float32, largest.numel()))
+            by_rows = _by_rows(name, func, args, kwargs) if name in _ROWS else 0.0
+            self.ran.append((name, floats[0] if floats else torch.float32, largest.numel(), by_rows))
         return result
 
     def microseconds(self, each: float, *, unknown: bool) -> float | None:
@@ -185,7 +203,7 @@ class _Listed(internals.TorchDispatchMode):
         if not self.is_known:
             return None
         fixed, work, traffic = 0.0, 0.0, 0.0
-        for name, dtype, elements in self.ran:
+        for name, dtype, elements, by_rows in self.ran:
             if name in _VIEWS:
                 fixed += _VIEW
                 continue
@@ -193,11 +211,40 @@ class _Listed(internals.TorchDispatchMode):
                 return None
             fixed += each + _FIXED.get(name, 0.0)
             slower = _SLOWER[name][_COLUMN[dtype]]
-            if unknown and (slower > 0 or traffic > 0):
+            if unknown and (slower > 0 or traffic > 0 or name in _ROWS):
                 return math.inf
-            work += 1e-3 * elements * (slower + (_TRAFFIC if traffic else 0.0))
+            work += 1e-3 * (elements * (slower + (_TRAFFIC if traffic else 0.0)) + by_rows)
             traffic = 1.0
         return fixed + work
+
+
+def _by_rows(name: str, op: Any, args: Any, kwargs: Any) -> float:
+    """Nanoseconds that torch's kernel takes for the rows of its operand, beside those for its elements."""
+    given = _given(op, args, kwargs)
+    sizes = args[0].shape
+    if "group" in given:  # of channels, each normalized as a row of any length
+        return float(given["N"] * given["group"] * _ROWS[name][0])
+    if "normalized_shape" in given:
+        dims = set(range(len(sizes) - len(given["normalized_shape"]), len(sizes)))
+    else:
+        dim = given.get("dim")
+        if dim is None or dim == [] or not len(sizes):
+            return 0.0
+        dims = {d % len(sizes) for d in (dim if isinstance(dim, (list, tuple)) else (dim,))}
+    extent = 1
+    for d in reversed(range(len(sizes))):
+        if d not in dims:
+            break
+        extent *= sizes[d]
+    if len(sizes) - 1 not in dims or not 0 < extent < _VECTOR:
+        return 0.0
+    each_row, each_element = _ROWS[name]
+    return float(args[0].numel() // extent * (each_row + each_element * extent))
+
+
+def _given(op: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    names = (argument.name for argument in internals.operator_schema(op).arguments)
+    return {**dict(zip(names, args, strict=False)), **(kwargs or {})}
 
 
 _BY_PIXELS = frozenset(
@@ -219,8 +266,7 @@ def _is_in_channels_last(value: torch.Tensor) -> bool:
 def _is_ours(op: Any, args: Any, kwargs: Any) -> bool:
     """Whether our code computes a convolution otherwise than torch's library: its windows have several elements and
     share none, or each channel has its own."""
-    names = (argument.name for argument in internals.operator_schema(op).arguments)
-    given = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+    given = _given(op, args, kwargs)
     _, depth, *window = given["weight"].shape
     steps = given["stride"] if len(given["stride"]) == len(window) else [*given["stride"]] * len(window)
     is_one = all(k == 1 for k in window)

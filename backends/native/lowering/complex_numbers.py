@@ -39,8 +39,8 @@ AS_REAL = (
     aten.zeros_like.default, aten.new_zeros.default, aten.ones.default, aten.ones_like.default, aten.new_ones.default,
     aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default,
     aten.fill.Scalar, aten.fill.Tensor, aten.tril.default, aten.triu.default, aten.index_select.default,
-    aten.gather.default, aten.index.Tensor, aten.embedding.default, aten.mul.Tensor,
-    aten.div.Tensor, aten.neg.default, aten.where.self, aten.masked_fill.Scalar, aten.masked_fill.Tensor,
+    aten.gather.default, aten.index.Tensor, aten.embedding.default, aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor,
+    aten.div.Scalar, aten.neg.default, aten.where.self, aten.masked_fill.Scalar, aten.masked_fill.Tensor,
     aten._to_copy.default, torch.ops.prims.convert_element_type.default,
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -219,6 +220,8 @@ def _linear(op: Any, rank: int) -> Any:
         ctx.keep(a)
         strides = layout(ctx, a, ctx.val)
         in_rows = _is_one(strides[-1])
+        if not in_rows and _is_read_often(a, extents, counts):
+            ctx.program.realize(a)
         found, dtype = a, compute_type(a.dtype)
         for nth, (extent, count, scale) in enumerate(zip(extents, counts, given, strict=True)):
             if nth == rank - 1 and rank > 1 and in_rows and not index.less(2 * counts[-1], extents[-1]):
@@ -232,6 +235,20 @@ def _linear(op: Any, rank: int) -> Any:
         return ctx.program.realize(Value(found.sizes, a.dtype, lambda at: ops.cast(found.at(at), a.dtype)), strides)
 
     return lower
+
+
+def _is_read_often(a: Value, extents: Sequence[Any], counts: Sequence[Any]) -> bool:
+    """Whether a result of few channels reads most elements.
+
+    It computes an element for few channels at once, so what it reads of bytes or computes is sooner in memory.
+    """
+    if not all(type(n) is int for n in (*a.sizes, *counts)) or a.sizes[1] >= _FEW:
+        return False
+    return 2 * math.prod(counts) * 2 ** len(counts) >= math.prod(extents)
+
+
+_FEW = 16
+"""Channels from which on a vector is full."""
 
 
 def _is_one(stride: Any) -> bool:

@@ -58,6 +58,8 @@ def test_a_chain_of_operators_is_compiled() -> None:
 def test_an_operator_with_slow_kernels_in_torch_is_compiled_where_tensors_are_large() -> None:
     assert is_left(F.mish, tensor(64))
     assert not is_left(F.mish, tensor(64, 256))
+    assert is_left(lambda x: x.log_softmax(-1), tensor(60, 50))
+    assert not is_left(lambda x: x.log_softmax(-1), tensor(1000, 3))  # torch computes short rows one by one
 
 
 def test_the_setting_and_strict_turn_it_off() -> None:
@@ -79,6 +81,7 @@ def test_what_writes_or_was_not_measured_or_reads_other_layouts_is_compiled() ->
 
 
 def test_what_a_library_computes_either_way_is_left_to_torch() -> None:
+    assert is_left(lambda x: x.sort(-1).values, tensor(60, 8))
     x, w = tensor(2, 8, 9, 9), tensor(8, 8, 3, 3)
     assert is_left(lambda x, w: F.conv2d(x, w, padding=1).relu(), x, w)
     assert is_left(lambda x, w: F.conv2d(x, w), tensor(2, 8, 9, 9), tensor(8, 8, 1, 1))

@@ -87,11 +87,12 @@ def test_symbolic_sizes(layout: torch.memory_format) -> None:
 
 def test_linear_interpolation() -> None:
     """Between two elements in each dimension, rows read from memory in one piece or not; as torch's kernels do it."""
+    pixels = torch.randint(0, 256, (2, 12, 19, 3), dtype=torch.uint8)
     image = torch.randn(2, 3, 12, 19)
     image[0, 0, 3, 4], image[1, 1, 0, 0] = float("inf"), float("nan")
     images = [image, image.contiguous(memory_format=torch.channels_last), image[..., 2:].double(), image.bfloat16()]
 
-    def function(line: Any, volume: Any, *images: Any) -> Any:
+    def function(line: Any, volume: Any, pixels: Any, *images: Any) -> Any:
         found = [
             F.interpolate(image, mode="bilinear", align_corners=align, **given)
             for image, align, given in itertools.product(images, (False, True), [*_SIZES, {"size": (1, 2)}])
@@ -100,10 +101,11 @@ def test_linear_interpolation() -> None:
             *found,
             F.interpolate(line, scale_factor=2.3, mode="linear") * 2,
             F.interpolate(volume, size=(3, 9, 7), mode="trilinear"),
+            *(F.interpolate(pixels.mT / 255 - 0.5, size=size, mode="bilinear") for size in ((14, 11), (3, 2))),
             F.interpolate(images[0].half().relu(), scale_factor=0.4, mode="bilinear", recompute_scale_factor=True),
         )
 
-    given = torch.randn(2, 3, 50), torch.randn(1, 2, 4, 5, 6), *images
+    given = torch.randn(2, 3, 50), torch.randn(1, 2, 4, 5, 6), pixels.movedim(3, 1).mT, *images
     compiled = torchmux.compile(function, backend="native", strict="own")
     for found, expected in zip(compiled(*given), function(*given), strict=True):
         torch.testing.assert_close(
