@@ -109,7 +109,7 @@ def two_in_turn(n):
 def argument_of_a_method(n):
     table = {}
     table.update({i: i * i for i in range(n)}, last=n)
-    [].extend([i for i in range(n)])
+    [].extend([i + 1 for i in range(n)])
     return table, ",".join(str(i) for i in range(n))
 
 
