@@ -100,11 +100,15 @@ _angle(math.degrees, 180 / math.pi)  # which is how Python computes them
 _angle(math.radians, math.pi / 180)
 
 
+def _is_finite(value: SymValue) -> bool:
+    """Whether a symbol is known to be finite: infinity and nan are constants, but a computed float may overflow."""
+    return value.pytype() is int or value.sym.node.expr.is_symbol
+
+
 def _finite(function: Any) -> None:
     def answer(tr: Tracer, value: Value) -> Value:
-        is_symbol = isinstance(value, SymValue) and not tr.depends_on_data(value.sym)
-        if is_symbol and (value.pytype() is int or value.sym.node.expr.is_symbol):
-            return ConstValue(function(1.0))  # only what is computed overflows: infinity and nan become no symbols
+        if isinstance(value, SymValue) and not tr.depends_on_data(value.sym) and _is_finite(value):
+            return ConstValue(function(1.0))
         if isinstance(value, TensorValue):
             value = value.call_method(tr, "__float__", [], {})
         return tr.fold(function, [value.const(tr)], {})
