@@ -2,6 +2,7 @@
 
 import itertools
 
+from .build import entry_index
 from .effects import EXCEPTION, MAYBE_NULL, NO_FALL_THROUGH, stack_shapes
 from .liveness import live_locals
 
@@ -41,7 +42,9 @@ def loop_exits(program, head, start, bound):
     ops, last = program.ops, loop_ends(program)[head]
     inside = range(program.first_op[head], program.first_op[last + 1])
     ways_out = {op.target for op in ops[inside.start : inside.stop] if op.target is not None} | {inside.stop}
-    cuts = {ops[way].index for way in ways_out if way not in inside and way < len(ops)}
+    cuts = {
+        entry_index(program.instructions, ops[way].index) for way in ways_out if way not in inside and way < len(ops)
+    }
     cuts = {cut for cut in cuts if _is_known(stack_shapes(program)[program.first_op[cut]])}
     known = _bound_locals(program, program.first_op[start], bound, {program.first_op[cut] for cut in cuts})
     return tuple(

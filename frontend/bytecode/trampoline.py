@@ -99,6 +99,8 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=N
             builder.return_if_first()
         _restore_state(builder, code, stack, locals_)
         body = checked_loads(body, locals_)
+    if any(NULL in stack_shapes(program)[program.first_op[cut]] for cut in cuts):
+        body = _plain_attributes(body)
     for cut in cuts:
         place = body.index(copies[cut]) + 1
         body[place:place] = _going_on(program, cut, resumes, link_to)
@@ -107,6 +109,18 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=N
     else:
         builder.enter(body, copies[start])
     return _assemble(builder, code, away)
+
+
+def _plain_attributes(body):
+    """The same instructions with attributes read in plain form: only then is the stack of a cut what is known of it."""
+    builder = Builder(None)
+    for instruction in body:
+        builder.extend([instruction])
+        if (plain := plain_attribute(instruction)) is not None:
+            instruction.op, instruction.arg = plain
+            builder.positions = instruction.positions
+            null_after_attribute(builder)
+    return builder.instructions
 
 
 def _going_on(program, cut, resumes, link_to):

@@ -85,6 +85,41 @@ for _function, _symbolic in ti.symbolic_math().items():
     _symbolic_math(_function, _symbolic)
 
 
+def _angle(function: Any, factor: float) -> None:
+    def answer(tr: Tracer, value: Value) -> Value:
+        if isinstance(value, SymValue):
+            return tr.binary("*", value, ConstValue(factor))
+        if isinstance(value, TensorValue):
+            value = value.call_method(tr, "__float__", [], {})
+        return tr.fold(function, [value.const(tr)], {})
+
+    handles(function)(answer)
+
+
+_angle(math.degrees, 180 / math.pi)  # which is how Python computes them
+_angle(math.radians, math.pi / 180)
+
+
+def _is_finite(value: SymValue) -> bool:
+    """Whether a symbol is known to be finite: infinity and nan are constants, but a computed float may overflow."""
+    return value.pytype() is int or value.sym.node.expr.is_symbol
+
+
+def _finite(function: Any) -> None:
+    def answer(tr: Tracer, value: Value) -> Value:
+        if isinstance(value, SymValue) and not tr.depends_on_data(value.sym) and _is_finite(value):
+            return ConstValue(function(1.0))
+        if isinstance(value, TensorValue):
+            value = value.call_method(tr, "__float__", [], {})
+        return tr.fold(function, [value.const(tr)], {})
+
+    handles(function)(answer)
+
+
+for _function in (math.isfinite, math.isinf, math.isnan):
+    _finite(_function)
+
+
 @handles(math.isqrt)
 def isqrt(tr: Tracer, value: Value) -> Value:
     if isinstance(value, SymValue) and value.pytype() is int and not tr.depends_on_data(value.sym):

@@ -1,8 +1,8 @@
-"""Enumerations of the program's: their operators are computed while tracing, so whatever they call is guarded.
+"""Enumerations and metaclasses of the program's: operators are computed while tracing, so what they call is guarded.
 
-An operation on a member or on the class is folded: Python computes it once, and the graph has its result.  That is
-right only while the class goes on answering as :mod:`enum` does.  Code of the program's behind an operation, such as
-an ``__eq__`` or a ``_missing_``, could read anything, so it breaks the graph.
+An operation on a member or on a class is folded: Python computes it once, and the graph has its result.  That is
+right only while the class goes on answering as :mod:`enum` or ``type`` does.  Code of the program's behind an
+operation, such as an ``__eq__`` or a ``_missing_``, could read anything, so it breaks the graph.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
-def ask_member(tr: Tracer, operand: Any, *methods: str) -> None:
-    """``operand``, if it is a member, is about to be asked for these special methods.
+def ask_operand(tr: Tracer, operand: Any, *methods: str) -> None:
+    """``operand``, if it is a member or a class, is about to be asked for these special methods.
 
     Raises:
         GraphBreak: the program's own code would answer.
     """
     cls = type(operand)
+    if isinstance(operand, type) and cls is not type and not tr.is_settled_class(cls):
+        for name in methods:
+            _answers_as_built_in(tr, cls, name)
     if not isinstance(operand, enum.Enum) or tr.is_settled_class(cls):
         return
     for name in methods:
-        _answers_as_enum(tr, cls, name)
+        _answers_as_built_in(tr, cls, name)
     tr.guards.equals(Attr(Const(operand, str(operand)), "_value_"), operand._value_)
 
 
@@ -42,10 +45,10 @@ def ask_class(tr: Tracer, cls: enum.EnumMeta, method: str, given: Any = MISSING)
     """
     if tr.is_settled_class(cls):
         return
-    _answers_as_enum(tr, type(cls), method)
+    _answers_as_built_in(tr, type(cls), method)
     tr.guard_text(cls, _members, _members(cls), "has the members that it had")
     if given is not MISSING:
-        _answers_as_enum(tr, cls, "_missing_")
+        _answers_as_built_in(tr, cls, "_missing_")
         if _is_compared(cls, given):  # a look-up among the values of members, which it may be equal to
             raise GraphBreak(breaks.OPERATION, f"{cls.__qualname__}({given!r:.60})")
 
@@ -62,7 +65,7 @@ def _is_compared(cls: enum.EnumMeta, given: Any) -> bool:
     return type(given).__hash__ is None or isinstance(type(given).__eq__, types.FunctionType)
 
 
-def _answers_as_enum(tr: Tracer, cls: type, name: str) -> None:
+def _answers_as_built_in(tr: Tracer, cls: type, name: str) -> None:
     found = tr.static_lookup(cls, name)
     plain = found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
     if isinstance(plain, types.FunctionType) and not tr.is_settled_function(plain):

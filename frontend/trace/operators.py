@@ -36,7 +36,7 @@ from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
 from ..values.texts import format_args, formatted, text_arg
-from .enumerations import ask_member
+from .enumerations import ask_operand
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY, unsupported
 from .protocols import has_members
 from .same_tensor import may_be_one, may_be_operand
@@ -86,16 +86,19 @@ class Operators(Tracer):
         if isinstance(left, AnyArray) or isinstance(right, AnyArray):
             return arrays.binary(self, symbol, left, right)
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
-            ask_member(self, left.const(self), name, f"__i{name[2:]}")
-            ask_member(self, right.const(self), reflected)
+            ask_operand(self, left.const(self), name, f"__i{name[2:]}")
+            ask_operand(self, right.const(self), reflected)
             return self._fold_binary(function, symbol, left, right)
         is_text = symbol == "%" and left.pytype() in (str, bytes)
         if (isinstance(left, TensorValue) or isinstance(right, TensorValue)) and not is_text:
             if not isinstance(left, ObjectValue) and not isinstance(right, ObjectValue):
+                left, right = operand(left), operand(right)
                 for side, asked in ((left, name), (right, reflected)):
                     if isinstance(side, TensorValue):
                         side.guard_operator(self, asked)
-                return self.emit("call_function", function, [operand(left), operand(right)], {})
+                    elif side.is_const():
+                        ask_operand(self, side.real(), asked)
+                return self.emit("call_function", function, [left, right], {})
         if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
             return self.emit("call_function", function, [left, right], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
@@ -109,6 +112,7 @@ class Operators(Tracer):
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
         a, b = left.const(self), right.const(self)
+        b = format_args(self, right) if symbol == "%" and isinstance(a, (str, bytes)) else b
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
             raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
@@ -309,7 +313,7 @@ class Operators(Tracer):
             else:
                 return method.call(self, [], {})
         if value.is_const():
-            ask_member(self, value.const(self), name)
+            ask_operand(self, value.const(self), name)
             return self.fold(function, [value.const(self)], {})
         raise GraphBreak(breaks.OPERATION, f"{symbol}{value.describe()}")
 
@@ -336,8 +340,8 @@ class Operators(Tracer):
             if found is not None:
                 return found
         if left.is_const() and right.is_const() and not objects:
-            ask_member(self, left.const(self), name)
-            ask_member(self, right.const(self), reflected)
+            ask_operand(self, left.const(self), name)
+            ask_operand(self, right.const(self), reflected)
             return self.fold(function, [left.const(self), right.const(self)], {})
         if symbol in ("==", "!=") and not objects:
             return ConstValue(self.equal(left, right) is (symbol == "=="))
@@ -422,8 +426,8 @@ class Operators(Tracer):
             return all(self.equal(getattr(left, n), getattr(right, n)) for n in ("start", "stop", "step"))
         if left.is_const() and right.is_const():
             a, b = left.const(self), right.const(self)
-            ask_member(self, a, "__eq__")
-            ask_member(self, b, "__eq__")
+            ask_operand(self, a, "__eq__")
+            ask_operand(self, b, "__eq__")
             return bool(a == b)
         if left.pytype() is right.pytype() is types.FunctionType:
             return self.is_same(left, right)
@@ -551,6 +555,7 @@ class Operators(Tracer):
 
     def as_index(self, value: Value) -> Value:
         method = value.special(self, "__index__") if isinstance(value, ObjectValue) else None
+        ask_operand(self, value.real() if value.is_const() else None, "__index__")
         return value if method is None else of_protocol(method.call(self, [], {}), "__index__")
 
     def convert(self, value: Value, conversion: str) -> Value:

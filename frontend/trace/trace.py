@@ -57,6 +57,7 @@ from ..values.objects import ObjectValue
 from .attention_switches import Switches
 from .defaults import enter_device, leave_device
 from .effects import Effects
+from .enumerations import ask_operand
 from .operators import Operators
 from .reader import Reader
 from .recorder import GraphRecorder
@@ -375,6 +376,9 @@ class Trace(GraphRecorder, Reader, Operators):
 
     def fold(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
         """Call a pure function on plain objects; what it raises is the program's own exception."""
+        if function not in (str, repr, ascii, format):  # the texts of classes are guarded
+            for each in args:
+                ask_operand(self, each, f"__{getattr(function, '__name__', '')}__", "__index__")
         try:
             result = function(*args, **kwargs)
         except Exception as error:

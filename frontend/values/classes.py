@@ -16,7 +16,7 @@ from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.kinds.classes import HasSubclasses
 from ..guards.kinds.objects import Is, NoAttribute, NotInDict
 from ..guards.sources import Attr, Const, Global, Referent, Source
-from ..trace.enumerations import ask_class
+from ..trace.enumerations import ask_class, ask_operand
 from .base import MISSING, GraphValue, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
@@ -67,6 +67,7 @@ class RealValue(Value):
         return True
 
     def hash_key(self, tr: Tracer) -> Any:
+        ask_operand(tr, self.obj, "__hash__", "__eq__")
         return self.obj
 
     def rebuild(self, out: FrameWriter) -> str:
@@ -207,13 +208,13 @@ class ClassValue(RealValue):
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         cls = self.obj
-        found = tr.static_lookup(type(cls), "__getitem__")
         if isinstance(cls, enum.EnumMeta):
             ask_class(tr, cls, "__getitem__")
             return tr.fold(operator.getitem, [cls, key.const(tr)], {})
-        if isinstance(found, types.FunctionType):
-            return tr.wrap(found, None).call(tr, [self, key], {})
-        if found is MISSING and hasattr(cls, "__class_getitem__"):
+        found = self._meta_method(tr, "__getitem__")
+        if found is not None:
+            return found.call(tr, [key], {})
+        if hasattr(cls, "__class_getitem__"):
             by_class = tr.static_lookup(cls, "__class_getitem__")
             if isinstance(by_class, types.ClassMethodDescriptorType) or cls.__module__ == "collections.abc":
                 return self._alias(tr, key)
@@ -231,13 +232,11 @@ class ClassValue(RealValue):
         return tr.wrap(self.obj[arguments if isinstance(key, TupleValue) else arguments[0]], None)
 
     def iter(self, tr: Tracer) -> Value:
-        found = tr.static_lookup(type(self.obj), "__iter__")
         if isinstance(self.obj, enum.EnumMeta):
             ask_class(tr, self.obj, "__iter__")
             return SequenceIterator(list(map(tr.lift, self.obj)))
-        if isinstance(found, types.FunctionType):
-            return tr.wrap(found, None).call(tr, [self], {}).iter(tr)
-        return super().iter(tr)
+        found = self._meta_method(tr, "__iter__")
+        return super().iter(tr) if found is None else found.call(tr, [], {}).iter(tr)
 
     def _meta_method(self, tr: Tracer, name: str) -> Value | None:
         """A special method that the metaclass defines in Python, bound to the class."""

@@ -17,7 +17,7 @@ from torchmux import torch_internals as ti
 from ..breaks import C_FUNCTION, OPERATION, GraphBreak
 from ..guards.kinds.objects import NoAttribute
 from ..guards.sources import Attr, Const, NumpyItem, Source
-from ..trace.enumerations import ask_class, ask_member
+from ..trace.enumerations import ask_class, ask_operand
 from .base import GraphValue, Raised, Value
 
 if TYPE_CHECKING:
@@ -143,25 +143,25 @@ class ConstValue(Value):
         )
 
     def truth(self, tr: Tracer) -> bool:
-        ask_member(tr, self.value, "__bool__", "__len__")
+        ask_operand(tr, self.value, "__bool__", "__len__")
         return bool(self.value)
 
     def length(self, tr: Tracer) -> Value:
-        ask_member(tr, self.value, "__len__")
+        ask_operand(tr, self.value, "__len__")
         return tr.fold(len, [self.value], {})
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
-        ask_member(tr, self.value, "__getitem__")
+        ask_operand(tr, self.value, "__getitem__")
         return tr.fold(operator.getitem, [self.value, tr.as_index(key).const(tr)], {})
 
     def contains(self, tr: Tracer, item: Value) -> Value:
-        ask_member(tr, self.value, "__contains__")
+        ask_operand(tr, self.value, "__contains__")
         return tr.fold(operator.contains, [self.value, item.const(tr)], {})
 
     def iter(self, tr: Tracer) -> Value:
         from .containers.iteration import SequenceIterator
 
-        ask_member(tr, self.value, "__iter__", "_iter_member_")
+        ask_operand(tr, self.value, "__iter__", "_iter_member_")
         if isinstance(self.value, enum.Flag):
             ask_class(tr, type(self.value), "__iter__")  # which members there are
         elif not isinstance(self.value, (str, bytes)):
@@ -172,7 +172,7 @@ class ConstValue(Value):
     def hash_key(self, tr: Tracer) -> Any:
         if self.value != self.value and isinstance(self.value, (float, complex)):
             raise GraphBreak(OPERATION, "nan as a key: which nan it is decides what is found")
-        ask_member(tr, self.value, "__hash__", "__eq__")
+        ask_operand(tr, self.value, "__hash__", "__eq__")
         return self.value
 
     def arg(self, tr: Tracer) -> Any:

@@ -10,7 +10,7 @@ import torch
 
 from ..breaks import OPERATION, TENSOR_TO_PYTHON, GraphBreak
 from ..capture.attempts import TextNeeded
-from ..trace.enumerations import ask_member
+from ..trace.enumerations import ask_operand
 from .base import Raised, Value
 from .constants import ConstValue
 from .containers.mappings import DictValue
@@ -108,5 +108,5 @@ def formatted(tr: Tracer, value: Value, spec: str) -> Value:
     if isinstance(value, TensorValue) and not spec and tr.may_expect:
         tr.texts += 1
         return DataText()
-    ask_member(tr, value.real(), "__format__")
+    ask_operand(tr, value.real(), "__format__")
     return tr.fold(format, [text_arg(tr, value), spec], {})

@@ -103,6 +103,16 @@ def float_in_math(x, scale):
     return x * math.sqrt(scale), x * math.exp(-scale)
 
 
+@case(numbers(0.5, 0.25, 0.75, 1.5))
+def float_as_an_angle(x, scale):
+    return x * math.degrees(scale), x * math.radians(-scale), math.isfinite(scale), math.isnan(scale), math.isinf(scale)
+
+
+@case(numbers(0.5, 0.25, 0.75, math.inf, math.nan, 1.5), compiles=4)
+def float_that_may_be_infinite(x, scale):
+    return x * 2 if math.isfinite(scale) else x, math.isinf(scale), math.isnan(scale)
+
+
 @case(numbers(0.5, 0.25, 0.75, 1.5), compiles=3)
 def float_compared(x, scale):
     return x * 2 if scale > 0.6 else x + 1

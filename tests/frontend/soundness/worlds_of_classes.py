@@ -384,3 +384,121 @@ o.dyn=6
 B.__slots__=('q',)
 """,
 )
+
+world(
+    "operators_of_classes",
+    """
+G=1
+class M(type):
+    def __or__(c,o): return ('or',G,o)
+    def __ror__(c,o): return ('ror',G,o)
+    def __add__(c,o): return c.n+G
+    def __iadd__(c,o): return c.n-G
+    def __eq__(c,o): return o is c or o==c.n
+    def __ne__(c,o): return o!=c.n
+    def __hash__(c): return G
+    def __lt__(c,o): return G==1
+    def __getitem__(c,k): return c.n+G
+    def __setitem__(c,k,v): c.d[k]=v+G
+    def __delitem__(c,k): c.d.pop(k,G)
+    def __iter__(c): return iter([G,c.n])
+    def __reversed__(c): return iter([c.n,G])
+    def __next__(c): return G
+    def __neg__(c): return -c.n*G
+    def __bool__(c): return G==1
+    def __len__(c): return G
+    def __contains__(c,k): return k==G
+    def __matmul__(c,t): return t*c.n
+    def __rmul__(c,t): return t*c.n
+    def __enter__(c): return G
+    def __exit__(c,*a): return False
+    def __int__(c): return G
+    def __index__(c): return G
+    def __repr__(c): return str(G)
+    def __format__(c,s): return s+str(G)
+    def __instancecheck__(c,o): return o==G
+    def __subclasscheck__(c,o): return G==1
+    def __dir__(c): return ['z']*G
+class A(metaclass=M):
+    n=2
+    d={}
+d=A.d
+def entered():
+    with A as w: return w
+def added(a):
+    a+=1
+    return a
+""",
+    """
+A|1
+1|A
+A+1
+added(A)
+A==2
+2==A
+A!=2
+A is A
+A<1
+1>A
+A[0]
+A.__setitem__('k',1)
+A.d.get('k')
+[A.__delitem__('q')]
+list(A)
+[*A]
+max(A)
+list(reversed(A))
+next(A)
+-A
+not A
+len(A)
+2 in A
+A@x
+x*A
+entered()
+int(A)
+[1,2,3][A]
+repr(A)
+str(A)
+f'{A:q}'
+'%s' % A
+isinstance(1,A)
+issubclass(int,A)
+dir(A)
+{2:5}.get(A)
+A in [2]
+[A]==[2]
+hash(A)
+bool(A)
+sum(A)
+""",
+    """
+G=2
+A.n=3
+M.__or__=lambda c,o: 'new'
+M.__ror__=lambda c,o: 'new'
+del M.__add__
+M.__iadd__=lambda c,o: 7
+M.__eq__=lambda c,o: False
+M.__ne__=lambda c,o: False
+M.__hash__=lambda c: 2
+M.__lt__=lambda c,o: 5
+M.__getitem__=lambda c,k: 10
+M.__setitem__=lambda c,k,v: c.d.update(k=9)
+M.__iter__=lambda c: iter([7,8])
+M.__next__=lambda c: 6
+M.__neg__=lambda c: 0
+del M.__bool__
+M.__contains__=lambda c,k: True
+M.__matmul__=lambda c,t: t
+del M.__rmul__
+M.__enter__=lambda c: 100
+M.__int__=lambda c: 4
+M.__index__=lambda c: 0
+M.__repr__=lambda c: 'rr'
+M.__format__=lambda c,s: 'ff'
+M.__instancecheck__=lambda c,o: False
+M.__subclasscheck__=lambda c,o: False
+del M.__reversed__
+""",
+)
