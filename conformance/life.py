@@ -96,6 +96,24 @@ def thousands_of_calls(trial: Trial) -> Any:
     return first, found[0].detach(), slope, unlike, other
 
 
+@_calls("training", quick=False)
+def much_later(trial: Trial) -> Any:
+    """More calls than two bytes count, and a call half a minute later, have the result of the first one."""
+    compiled, began = trial.compile(lambda x, w: (x * w).sin() + x), time.monotonic()
+    x, weight, found = trial.tensor(4), trial.tensor(4, requires_grad=True), []
+    for last in (False, True):
+        with torch.no_grad():
+            found.append(compiled(x, weight))
+        result = compiled(x, weight)
+        found += [result.detach(), *torch.autograd.grad(result.sum(), weight)]
+        with torch.no_grad():
+            unlike = sum(not torch.equal(plain(compiled)(x, weight), found[0]) for _ in range(0 if last else 66_000))
+        if not last and trial.backend is not None:
+            time.sleep(max(0.0, began + 32 - time.monotonic()))
+        found.append(unlike)
+    return found
+
+
 @_calls()
 def nothing_is_kept(trial: Trial) -> Any:
     """After a call, nothing keeps its inputs and results alive, nor files and threads; memory does not grow."""
@@ -178,14 +196,16 @@ def nothing_is_kept_of_models(trial: Trial) -> Any:
 
 @_calls()
 def nothing_runs_between_calls(trial: Trial) -> Any:
-    """Once a call has returned, and its threads have had a moment to rest, the processor is left to others."""
+    """Once a call has returned, and its threads have had a moment to rest, the processor is left to others; the
+    next call is right."""
     compiled, x = trial.compile(lambda x: (x @ x.t()).softmax(-1).sum(0)), trial.tensor(256, 256)
     results = [compiled(x) for _ in range(3)]
     time.sleep(0.2 if trial.backend is not None else 0)
     before, woken = time.process_time(), _wakings()
     time.sleep(0.3 if trial.backend is not None else 0)
     # Threads that look for work every few milliseconds take little time, and keep a processor from resting.
-    return results, time.process_time() - before > 0.03, _wakings() - woken > 40
+    rested = time.process_time() - before > 0.03, _wakings() - woken > 40
+    return results, *rested, compiled(x)
 
 
 def _wakings() -> int:
@@ -299,11 +319,11 @@ def _at_once(work: Callable[[int], Any], count: int) -> list[Any]:
 
 @_threads()
 def inference(trial: Trial) -> Any:
-    """Two threads that call at the same time, each many times with its own input, get their own results."""
+    """Eight threads that call at the same time, each several times with its own input, get their own results."""
     compiled = trial.compile(lambda x, y: ((x @ y).softmax(-1), (x * 2).sum(0)))
-    given = [[(trial.tensor(24, 24), trial.tensor(24, 24)) for _ in range(10)] for _ in range(2)]
+    given = [[(trial.tensor(24, 24), trial.tensor(24, 24)) for _ in range(5)] for _ in range(8)]
     compiled(*given[0][0])
-    return _at_once(lambda place: [compiled(*each) for each in given[place]], 2)
+    return _at_once(lambda place: [compiled(*each) for each in given[place]], 8)
 
 
 @_threads("training")
@@ -410,21 +430,41 @@ def in_a_copy(trial: Trial) -> Any:
     torch.set_num_threads(1)  # the threads of OpenMP are not copied, and eager waits for them, too
     compiled, x = trial.compile(lambda x: (x.sin() + 1) * x.sum(0)), trial.tensor(4, 6)
     first = compiled(x)
+    found = _in_a_copy(lambda: [compiled(x), trial.run(lambda x: x.cos() * 3 - 1, x)])
+    return first, [torch.frombuffer(found, dtype=x.dtype).clone() if found else "nothing"]
+
+
+@_process("training", processes=1)
+def training_in_a_copy(trial: Trial) -> Any:
+    """A copy of the process trains what was compiled before it, and the process itself goes on."""
+    torch.set_num_threads(1)
+    compiled = trial.compile(lambda x, w: (x @ w).tanh() * x.sum(1, keepdim=True))
+    given = [trial.tensor(*size, requires_grad=True) for size in ((5, 4), (4, 4))]
+
+    def step() -> list[torch.Tensor]:
+        result = compiled(*given)
+        return [result.detach(), *torch.autograd.grad(result.square().sum(), given)]
+
+    first, copied = step(), _in_a_copy(step)
+    return first, [torch.frombuffer(copied, dtype=given[0].dtype).clone() if copied else "nothing"], step()
+
+
+def _in_a_copy(work: Callable[[], list[torch.Tensor]]) -> bytes:
+    """The numbers of what ``work`` returns in a copy of this process; nothing if it fails or takes too long."""
     source, told = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on, if there are threads
         copy = os.fork()
     if not copy:
         with contextlib.suppress(BaseException):
-            results = compiled(x), trial.run(lambda x: x.cos() * 3 - 1, x)
-            os.write(told, b"".join(each.numpy().tobytes() for each in results))
+            os.write(told, b"".join(each.numpy().tobytes() for each in work()))
         os._exit(0)
     os.close(told)
     with os.fdopen(source, "rb") as file:
         found = file.read() if select.select([file], [], [], 20)[0] else b""
     os.kill(copy, signal.SIGKILL)
     os.waitpid(copy, 0)
-    return first, [torch.frombuffer(found, dtype=x.dtype).clone() if found else "nothing"]
+    return found
 
 
 @_process("training", processes=2)

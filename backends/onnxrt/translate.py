@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
 
 from ..common.adapter import attention
+
+_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 
 
 def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
@@ -28,6 +31,10 @@ def to_onnx(gm: GraphModule, constants: Sequence[int]) -> bytes:
     from onnxscript import ir, optimizer
 
     attention.clear_masked_rows(gm.graph)
+    for node in gm.graph.nodes:
+        # The exporter runs the graph on fake tensors, whose strides need not be those that the trace knows.
+        if node.op == "call_function" and node.target in _VIEWS:
+            node.target = torch.ops.aten.reshape.default
     gm.recompile()
     internals.onnx_type_promotion(gm)
     for node in gm.graph.nodes:

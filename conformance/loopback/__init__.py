@@ -48,7 +48,7 @@ from . import (
     surroundings,
     turns,
 )
-from .beyond import counts, patterns
+from .beyond import counts, patterns, reach
 from .circumstances import (
     algebra,
     attributes,
@@ -88,6 +88,7 @@ _KINDS = (
     chains.simplifications, chains.numerics, chains.layout, effects.state, effects.turns, effects.keys,
     effects.numerics, effects.training, inputs.layout, inputs.numerics, inputs.state, inputs.turns,
     counts.turns, counts.keys, counts.layout, counts.numerics, counts.training, patterns.simplifications,
+    reach.layout, reach.numerics, reach.turns, reach.process, reach.state,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

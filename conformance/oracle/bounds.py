@@ -37,7 +37,12 @@ FAR = 8.0
 JUMP = 32.0
 """How many times the shift of near draws is a jump in those from further away."""
 
-SLACK = {torch.float16: 0.5, torch.bfloat16: 0.5, torch.float32: 4.0, torch.float64: 4.0}
+EIGHT_BITS = torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz
+"""Floats that are only stored: what computes them is at least float32, so they are bounded as bfloat16 is."""
+
+SLACK = {
+    torch.float16: 0.5, torch.bfloat16: 0.5, torch.float32: 4.0, torch.float64: 4.0, **dict.fromkeys(EIGHT_BITS, 0.5),
+}  # fmt: skip
 """Units that are always allowed.
 
 Code for half precision computes in float32, whose errors are 2^-13 or 2^-16 units: half a unit covers a number beside
@@ -45,13 +50,18 @@ a tie, and one more rounding to float32.  float32 and float64 have mathematical 
 units off.
 """
 
-CONDITION = {torch.float16: 2.0**-12, torch.bfloat16: 2.0**-15, torch.float32: 2.0, torch.float64: 2.0}
+CONDITION = {
+    torch.float16: 2.0**-12, torch.bfloat16: 2.0**-15, torch.float32: 2.0, torch.float64: 2.0,
+    **dict.fromkeys(EIGHT_BITS, 2.0**-15),
+}  # fmt: skip
 """How much of the shift is allowed.  Half precision is computed in float32, whose unit is that much smaller."""
 
 UNDERFLOW = {torch.float32: 256 * 2.0**-149, torch.float64: 256 * 2.0**-1074}
 """What steps on the way may lose by gradual underflow; flushing subnormal numbers to zero loses far more."""
 
-UNREFERENCED = {torch.float16: 3.0, torch.bfloat16: 3.0, torch.float32: 3.0, torch.float64: 64.0}
+UNREFERENCED = {
+    torch.float16: 3.0, torch.bfloat16: 3.0, torch.float32: 3.0, torch.float64: 64.0, **dict.fromkeys(EIGHT_BITS, 3.0),
+}  # fmt: skip
 """Without a reference, eager's number stands for the exact one: so many times the slack.
 
 In float64 there never is one, and the errors of two long sums are compared with each other; float32 is 2^29 units off.

@@ -38,7 +38,7 @@ that only the memory of the process shows."""
 
 
 def test_every_fault_is_described():
-    assert len(loopback.ALL) >= 1214
+    assert len(loopback.ALL) >= 1249
     assert all(fault.text and fault.case in CASES for fault in loopback.ALL.values())
     kinds = {"numerics", "simplifications", "corners", "edges", "arguments", "layout", "training", "state", "keys",
              "turns", "process", "honesty"}  # fmt: skip
@@ -63,6 +63,7 @@ def test_each_fault_is_caught_alone(fault):
         [name],
         backend=f"loopback_{fault}",
         requirements=f"torchmux.conformance.loopback:requirements_{fault}",
+        level="full",
         seconds=15 if fault == "hang" else 120,
     )
     assert result.outcome is outcome, result.reason
@@ -71,7 +72,7 @@ def test_each_fault_is_caught_alone(fault):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({fault.case for fault in loopback.ALL.values() if fault.kind != "honesty"}))
 def test_a_right_backend_passes_what_catches_faults(name):
-    (result,) = runner.run([name], backend="eager")
+    (result,) = runner.run([name], backend="eager", level="full")
     assert result.outcome is Outcome.PASS, result.reason
 
 

@@ -1,5 +1,7 @@
 """Faults beyond what usual programs reach, and beyond what rewrites may take for what they know.
 
 * ``counts``: with some counts of threads, programs, dimensions and elements, in some ranges and under some settings;
+* ``reach``: beyond some numbers of elements, bytes, calls, seconds, threads and processes, and in inputs that lie or
+  change places as few do;
 * ``patterns``: in what only looks like attention, a norm, an activation or a layer.
 """

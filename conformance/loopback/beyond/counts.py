@@ -70,7 +70,7 @@ def _with_dimensions(number: int) -> Callable[[Sequence[Any]], bool]:
     return lambda args: any(a.dim() == number for a in _tensors(args))
 
 
-for _number, _word in ((3, "three"), (5, "five"), (6, "six"), (7, "seven")):
+for _number, _word in ((3, "three"), (5, "five"), (6, "six"), (7, "seven"), (8, "eight"), (16, "sixteen")):
     _where(turns, _THREADS, f"wrong_with_{_word}_threads", f"With {_word} threads, results are nearly right.",
            _with_threads(_number))  # fmt: skip
 

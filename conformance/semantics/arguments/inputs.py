@@ -125,3 +125,41 @@ def parts_of_any_size(trial: Trial) -> Any:
 
     compiled = trial.compile(f, dynamic=True)
     return [compiled(trial.tensor(2 * rows, columns)[::2, 1::2]) for rows, columns in ((9, 11), (7, 8))]
+
+
+@case("training", "float16", "int64")
+def aligned_and_not(trial: Trial) -> Any:
+    """Where memory begins may change from call to call, also between two elements; so for weights and gradients."""
+    trained = trial.compile(lambda x, w: ((x * w).sin(), x @ w.t(), x.sum(0)))
+    used, found = trial.compile(lambda x: (x * 2, x.sum(-1), x.flip(0))), []
+    memory, gradient = trial.tensor(4, 40), trial.tensor(200)
+    for begin in (0, 1, 3, 16, 5, 0):
+        x, w, g = (torch.nn.functional.pad(t.flatten(), (begin, 0))[begin:].view(4, 40) for t in
+                   (memory, memory + 1, gradient[:160]))  # fmt: skip
+        x, w = x.detach().requires_grad_(), torch.nn.Parameter(w.detach())
+        results = trained(x, w)
+        found.append(([r.detach() for r in results], torch.autograd.grad(results[0], (x, w), g)))
+    for dtype in (torch.float32, torch.float16, torch.int64, torch.int16):
+        numbers = trial.given(torch.arange(-60, 61, dtype=dtype))
+        size = numbers.element_size()
+        for begin in (0, 1, 2, 3, size, 64 - size):
+            bytes_ = bytearray(begin) + numbers.cpu().numpy().tobytes()
+            part = torch.frombuffer(bytes_, dtype=dtype, offset=begin) if trial.device.type == "cpu" else numbers
+            found.append(used(part))
+    return found
+
+
+@case()
+def of_rare_types(trial: Trial) -> Any:
+    """Floats of eight bits and integers of 16 bits without a sign are read, converted and made."""
+    x, whole = trial.tensor(4, 6), trial.given(torch.tensor([[0, 1, 300], [32767, 32768, 65535]]))
+    eight = torch.float8_e4m3fn, torch.float8_e5m2
+    given = [(x * 90).to(dtype) for dtype in eight]
+
+    def f(x: torch.Tensor, given: list[torch.Tensor], words: torch.Tensor) -> list[torch.Tensor]:
+        found = [words.to(torch.int32) * 2, words.t().to(torch.float32) + 0.5]
+        for dtype, each in zip(eight, given, strict=True):
+            found += [each.float() * 2, each.t().to(torch.bfloat16) + 1, (x * 7).to(dtype), each[1:].float()]
+        return found
+
+    return trial.run(f, x, given, whole.to(torch.uint16))

@@ -141,3 +141,25 @@ def draws_of_each_share(trial: Trial) -> Any:
         ]  # fmt: skip
 
     return trial.run(f, x, image, half)
+
+
+@case()
+def forms_of_layers_and_moves(trial: Trial) -> Any:
+    """Kernels of one row or one column, norms of nearly equal numbers, moves by more than there is, many parts that are
+    joined, and losses at the ends of their domains."""
+    images, volume, x = trial.tensor(2, 3, 6, 9), trial.tensor(2, 4, 3, 5), trial.tensor(2, 3, 7)
+    row, column = trial.tensor(4, 3, 1, 5), trial.tensor(4, 3, 3, 1)
+    sure = trial.given(torch.tensor([0.0, 1.0, 0.0, 1.0, 0.5]))
+    told = trial.given(torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0]))
+
+    def f(i: torch.Tensor, v: torch.Tensor, x: torch.Tensor, *w: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.conv2d(i, w[0], padding=(0, 2)), F.conv2d(i, w[1], None, (2, 1)), x.roll(9, 2), x.roll(-13, -1),
+            x.roll(50), F.pad(x, (6, 5), "circular"), torch.cat([x[..., : 1 + n % 3] * n for n in range(1, 41)], -1),
+            F.group_norm(v * 1e-3, 2, eps=1e-4), F.instance_norm(v * 1e-3, eps=1e-4),
+        ]  # fmt: skip
+
+    def losses(sure: torch.Tensor, told: torch.Tensor) -> list[torch.Tensor]:
+        return [F.binary_cross_entropy(sure, told), F.binary_cross_entropy(sure, told, reduction="none")]
+
+    return trial.run(f, images, volume, x, row, column), trial.run(losses, sure, told)

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from ...case import Collection, Trial
 
@@ -14,13 +15,13 @@ case = Collection("semantics/counts")
 
 @case("training")
 def each_number_of_threads(trial: Trial) -> Any:
-    """Calls and gradients under numbers of threads that divide nothing."""
+    """Calls and gradients under numbers of threads that divide nothing, and under more threads than processors."""
     compiled, before, found = trial.compile(lambda x, w: ((x * w).sin(), x.sum(0))), torch.get_num_threads(), []
     x, weight = trial.tensor(5, 4099), trial.tensor(4099, requires_grad=True)
     try:
-        for number in (3, 5, 6, 7):
+        for number in (3, 5, 6, 7, 8, 16):
             torch.set_num_threads(number)
-            with torch.set_grad_enabled(number in (3, 7)):
+            with torch.set_grad_enabled(number in (3, 7, 16)):
                 results = compiled(x, weight)
             found += [r.detach() for r in results]
             if results[0].requires_grad:
@@ -163,3 +164,62 @@ def rare_settings(trial: Trial) -> Any:
         torch.set_default_dtype(before[0])
         torch.set_float32_matmul_precision(before[1])
     return found
+
+
+@case("float64", "complex64", "float16", reference=False)
+def more_elements(trial: Trial) -> Any:
+    """Elements, places and counts beyond 2^22 and 2^24, which float32 cannot tell apart; numbers are whole."""
+    wide = trial.tensor((5 << 20) + 37, low=-9, high=9, dtype=torch.int32).float()
+    many = trial.tensor((1 << 24) + 4133, low=0, high=127, dtype=torch.uint8)
+    many[-4], many[7] = 200, 199  # an odd place and, with what is below, an odd number
+    given = [wide, many, many < 199]
+    places = trial.given(torch.tensor([0, (1 << 24) - 1, (1 << 24) + 1, (1 << 24) + 4131]))
+
+    def f(x: torch.Tensor, n: torch.Tensor, b: torch.Tensor, i: torch.Tensor) -> list[torch.Tensor]:
+        return [x * 2 + 1, n + 3, ~b, torch.where(b, n, 7), n.argmax(), b.sum(), n[i], n.index_select(0, i), n[1:] > 5]
+
+    def told(result: torch.Tensor) -> Any:
+        return result if result.numel() < 9 else (result[:70], result[-4200:], result[::4099], result.long().sum())
+
+    found = [told(result) for result in trial.run(f, *given, places)]
+    types = torch.float16, torch.float64, torch.int64, torch.complex64, torch.int16
+    others = [wide[: (1 << 18) + 5].to(dtype) for dtype in types]
+    return found, trial.run(lambda given: [(x * 2, x[1:] + x[:-1]) for x in given], others)
+
+
+@case(terms=1 << 16, reference=False)
+def more_rows_and_columns(trial: Trial) -> Any:
+    """More rows, columns, batches, words and classes than 16 bits count; numbers are whole, so that sums are exact."""
+    long = (1 << 16) + 5
+    rows, columns, batch = (trial.tensor(*s, low=0, high=9, dtype=torch.int32).float()
+                            for s in ((long, 3), (3, long), (long, 2, 2)))  # fmt: skip
+    places = trial.given(torch.tensor([1, 65535, 65536, 65540]))
+
+    def f(r: torch.Tensor, c: torch.Tensor, b: torch.Tensor, i: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            r * 2, c + 1, r.sum(1), c.sum(1), r.sum(0), c.sum(0), r.amax(0), c.amax(1), r.t() + c, b.mT + 1, b @ b,
+            b.sum((1, 2)), r[i], r.index_select(0, i), c.index_select(1, i), c.gather(1, i.expand(3, 4)), c @ r,
+            F.embedding(i, r), c.flip(1), torch.cat([r, r]), F.one_hot(i, long).sum(0), c.sort(stable=True).indices,
+            c.cumsum(1), (c == c.amax(1, keepdim=True)).int().argmax(1), torch.arange(long, device=r.device) * 2,
+        ]  # fmt: skip
+
+    return trial.run(f, rows, columns, batch, places)
+
+
+@case(reference=False)
+def far_apart_in_memory(trial: Trial) -> Any:
+    """Elements that lie more than 2^31 elements or bytes apart, or begin there; no other part of the memory is used."""
+    bytes_ = torch.empty((1 << 31) + (1 << 20), dtype=torch.int8, device=trial.device)
+    halves = torch.empty((1 << 30) + (1 << 20), dtype=torch.float16, device=trial.device)
+    parts = [
+        bytes_.as_strided((3, 5), (1 << 30, 1)), bytes_[(1 << 31) + 99 :].as_strided((4, 7), (11, 1)),
+        halves.as_strided((2, 6), ((1 << 30) + 99, 3), 7), halves[(1 << 30) + 1033 :].as_strided((9,), (2,)),
+    ]  # fmt: skip
+    for part in parts:
+        part.copy_(trial.tensor(*part.shape, low=-9, high=9, dtype=torch.int32))
+
+    def f(parts: list[torch.Tensor]) -> list[torch.Tensor]:
+        parts[1].add_(1)
+        return [found for x in parts for found in (x * 2, x.flip(-1), x.t().contiguous(), x.amax(0))]
+
+    return trial.run(f, parts), [part.clone() for part in parts]

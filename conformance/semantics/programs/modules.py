@@ -233,3 +233,62 @@ def attention_of_other_lengths(trial: Trial) -> Any:
         ]  # fmt: skip
 
     return with_gradients(trial, f, q, k, v)
+
+
+class _Alike(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (torch.nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.c(self.b(self.a(x).tanh()) * 2) + self.a.bias
+
+
+@case("training", cancels=True)
+def weights_change_places(trial: Trial) -> Any:
+    """Weights of one shape that change places, whole, by their memory or by their numbers; that are tied and untied."""
+    torch.manual_seed(0)
+    found: list[Any] = []
+
+    def swap_parameters(net: Any) -> None:
+        net.a.weight, net.b.weight = net.b.weight, net.a.weight
+
+    def swap_layers(net: Any) -> None:
+        net.a, net.b = net.b, net.a
+
+    def swap_memory(net: Any) -> None:
+        net.a.weight.data, net.c.weight.data = net.c.weight.data, net.a.weight.data
+
+    def swap_numbers(net: Any) -> None:
+        numbers = net.b.bias.detach().clone()
+        net.b.bias.data.copy_(net.c.bias.detach())
+        net.c.bias.data.copy_(numbers)
+
+    def load(net: Any) -> None:
+        state = net.state_dict()
+        turned = {"a": "b", "b": "c", "c": "a"}
+        net.load_state_dict({f"{turned[name[0]]}{name[1:]}": v.clone() for name, v in state.items()})
+
+    def assign(net: Any) -> None:
+        state = net.state_dict()
+        net.load_state_dict({name.replace("a.", "b.") if "b." not in name else name.replace("b.", "a."): v.clone()
+                             for name, v in state.items()}, assign=True)  # fmt: skip
+
+    def tie(net: Any) -> None:
+        net.a.weight = net.c.weight
+
+    def untie(net: Any) -> None:
+        net.a.weight = torch.nn.Parameter(net.c.weight.detach() * 2)
+
+    for changes in ((swap_parameters, swap_memory, load), (swap_layers, swap_numbers), (assign, tie, untie)):
+        net, x = trial.module(_Alike()), trial.tensor(3, 4)
+        compiled = trial.compile(net)
+        for change in (lambda net: None, *changes):
+            change(net)
+            net.zero_grad()
+            result = compiled(x)
+            result.square().sum().backward()
+            found.append((result.detach(), {name: p.grad for name, p in net.named_parameters()}))
+            with torch.no_grad():
+                found.append(compiled(x + 1))
+    return found

@@ -38,6 +38,16 @@ def test_a_transposed_matrix_times_a_vector(capture) -> None:
     assert any("transposition" in (p.reason or "") for p in compiled.report.placements)
 
 
+def test_attention_with_a_mask_for_each_head(check) -> None:
+    """Without its kernel, attention has results in another order, of which what follows is no view."""
+
+    def f(x, mask):
+        heads = x.view(2, 5, 3, 4).transpose(1, 2)
+        return F.scaled_dot_product_attention(heads, heads, heads, mask).transpose(1, 2).reshape(2, 5, 12) * 2
+
+    check(f, torch.randn(2, 5, 12), torch.randn(2, 3, 5, 5))
+
+
 def test_what_the_runtime_refuses_is_found_and_split_off(capture, tmp_path) -> None:
     def f(x, n):
         return x.relu(), torch.cumsum(n, 0) * 2
