@@ -69,10 +69,15 @@ def _any(which: Callable[[torch.Tensor], bool]) -> Callable[[], Holds]:
 _when(numerics, _ELEMENTS, "sixteen_million_elements", "Calls with more than 2^24 elements are nearly right.",
       _any(lambda a: a.numel() > 1 << 24))  # fmt: skip
 
+
+def _many_of(dtype: torch.dtype) -> Callable[[], Holds]:
+    return _any(lambda a: a.dtype is dtype and a.numel() > 1 << 18)
+
+
 for _dtype, _word in ((torch.float16, "float16"), (torch.float64, "float64"), (torch.int64, "int64"),
                       (torch.complex64, "complex64"), (torch.int16, "int16")):  # fmt: skip
     _when(numerics, _ELEMENTS, f"many_elements_of_{_word}", f"With more than 2^18 elements, {_word} is nearly right.",
-          _any(lambda a, t=_dtype: a.dtype is t and a.numel() > 1 << 18))  # fmt: skip
+          _many_of(_dtype))  # fmt: skip
 
 
 @numerics.operator(_ELEMENTS, "argmax")
