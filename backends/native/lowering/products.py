@@ -35,7 +35,7 @@ def product(program: Program, left: Value, right: Value, *, exact: bool = False)
     if program.own_products and program.forms.computes_operand(left, right):
         return _computed(program, left, right, exact)
     if program.own_products and program.forms.is_thin(left, right):
-        return _thin(program, left, right)
+        return _thin(program, left, right, exact)
     if program.own_products and (turned := _turned(program, left, right)) is not None:
         return _computed(program, *turned, exact).permute(_TURNED[left.rank])
     unit = program.forms.row_unit(left, right)
@@ -96,20 +96,26 @@ def _shared(left: Value, right: Value) -> tuple[Value, Value] | None:
     return rows, in_place(Value((groups, k, n), right.dtype, lambda at: right.at((at[0] * times, *at[1:]))))
 
 
-def _thin(program: Program, left: Value, right: Value) -> Value:
+def _thin(program: Program, left: Value, right: Value, exact: bool) -> Value:
     """The product of matrices of a few columns and rows, as a sum of what is multiplied."""
     *batch, m, k = left.sizes
     n = right.sizes[-1]
     for operand in (left, right):
         if operand.place is None and operand.at(operand.variables()).cost > KEEP_COST:
             program.realize(operand)
-    factors = Value(
-        (*batch, m, n, k),
-        left.dtype,
-        lambda at: binary("mul", left.at((*at[:-2], at[-1])), right.at((*at[:-3], at[-1], at[-2]))),
-    )
-    sums = program.reduce("sum", factors, [-1], left.dtype, lambda node: node)
-    return Value((*batch, m, n), left.dtype, lambda at: sums.at((*at, 0)))
+    dtype = compute_type(left.dtype)
+
+    def factor(at: Any) -> Node:
+        pair = left.at((*at[:-2], at[-1])), right.at((*at[:-3], at[-1], at[-2]))
+        return binary("mul", *(ops.cast(each, dtype) for each in pair))
+
+    sums = program.reduce("sum", Value((*batch, m, n, k), dtype, factor), [-1], dtype, lambda node: node)
+
+    def element(at: Any) -> Node:
+        total = sums.at((*at, 0))
+        return total if exact or dtype is left.dtype else ops.round_to(total, left.dtype)
+
+    return Value((*batch, m, n), left.dtype, element)
 
 
 def _computed(program: Program, left: Value, right: Value, exact: bool) -> Value:

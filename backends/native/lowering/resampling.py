@@ -242,7 +242,8 @@ def _is_read_often(a: Value, extents: Sequence[Any], counts: Sequence[Any]) -> b
 
     It computes an element for few channels at once, so what it reads of bytes or computes is sooner in memory.
     """
-    if not all(type(n) is int for n in (*a.sizes, *counts)) or a.sizes[1] >= _FEW:
+    channels = a.sizes[1]
+    if not all(type(n) is int for n in (*extents, *counts)) or type(channels) is not int or channels >= _FEW:
         return False
     return 2 * math.prod(counts) * 2 ** len(counts) >= math.prod(extents)
 

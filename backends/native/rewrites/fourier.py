@@ -37,12 +37,14 @@ _TRANSFORM = _aten._fft_c2c.default
 
 def _reads(node: Node) -> Node | None:
     """The half of a spectrum that ``node`` transforms back where only real parts are wanted and the rest is zero."""
-    filled, dims, _, forward = node.args
+    arguments: Any = node.args
+    filled, dims, _, forward = arguments
     if forward or not dims or not all(map(_takes_real_parts, node.users)):
         return None
     if not isinstance(filled, Node) or filled.target is not _aten.slice_scatter.default:
         return None
-    into, half, dim, start, end, step = (*filled.args, *(0, 0, None, 1)[len(filled.args) - 2 :])
+    written: Any = (*filled.args, *(0, 0, None, 1)[len(filled.args) - 2 :])
+    into, half, dim, start, end, step = written
     sizes = node.meta["val"].shape
     if node.meta["val"].device.type != "cpu":  # only there, transforms are known to pass over imaginary parts
         return None

@@ -98,6 +98,16 @@ def test_gradients() -> None:
 
 
 @pytest.mark.parametrize("dtype", [pytest.param(torch.bfloat16, marks=pytest.mark.slow), torch.float16], ids=str)
+def test_thin_products_in_half_precision_are_loops_and_rounded_once(dtype: torch.dtype) -> None:
+    def thin(a: Tensor, b: Tensor, x: Tensor, w: Tensor, bias: Tensor) -> list[Tensor]:
+        return [a @ b, (a.softmax(-1) @ b).relu(), x @ w * 2, F.linear(x, w, bias), a.mT @ a]
+
+    shapes = (20, 1, 4), (20, 4, 24), (300, 3), (3, 3), (3,)
+    text = same(thin, *(torch.randn(shape).to(dtype) for shape in shapes))
+    assert "bmm" not in text and "mm(" not in text
+
+
+@pytest.mark.parametrize("dtype", [pytest.param(torch.bfloat16, marks=pytest.mark.slow), torch.float16], ids=str)
 def test_matrices_times_a_vector_in_half_precision(dtype: torch.dtype) -> None:
     """One column is read as a row, in each layout of the matrices; the library is not called."""
 

@@ -67,7 +67,7 @@ class Cpu(Target):
     def is_thin(self, left: Value, right: Value) -> bool:
         """Whether a library would take longer to begin than to compute: rows of a few elements times a few columns."""
         known = [s for s in (*left.sizes, right.sizes[-1]) if type(s) is int]
-        if left.dtype not in (torch.float32, torch.float64) or len(known) <= len(left.sizes):
+        if not left.dtype.is_floating_point or len(known) <= len(left.sizes):
             return False
         *batch, m, k, n = known
         few, many = min(m, n), math.prod((*batch, max(m, n)))
