@@ -182,8 +182,7 @@ def _accepted(found: Made | _Refused, gm: GraphModule) -> Made:
         found.library_calls = _by_name(found.library_positions, gm)
         found.kernels = _by_name(found.kernel_positions, gm)
         return found
-    nodes = list(gm.graph.nodes)
-    raise NodesRefused({nodes[at].name: reason for at, reason in found.items()})
+    raise NodesRefused(_by_name(list(found.items()), gm))
 
 
 def _run_or_refusal(key: str, payload: bytes, constant: _Constant, *, cache_hit: bool) -> Made | _Refused:

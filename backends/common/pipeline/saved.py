@@ -212,12 +212,15 @@ def _view_again(chain: list[Node], taken: dict[str, Node], backward: Graph, plac
         with backward.inserting_before(placeholder):
             taken[base.name] = backward.placeholder(base.name)
         taken[base.name].meta = dict(base.meta)
-    made, at = {base: taken[base.name]}, backward.find_nodes(op="placeholder")[-1]
+    made, at = {base: taken[base.name]}, taken[base.name]
+    if at.op == "placeholder":
+        at = backward.find_nodes(op="placeholder")[-1]
     for view in views:
         with backward.inserting_after(at):
             at = made[view] = backward.node_copy(view, lambda n: made[n])
     placeholder.replace_all_uses_with(at)
     backward.erase_node(placeholder)
+    taken[views[-1].name] = at  # of which another saved view may be
 
 
 def draws_kept(split: Split) -> Split:

@@ -82,7 +82,7 @@ def _replace(node: Node, half: Node) -> None:
         made = _made(graph, node, _aten._fft_c2r.default, reads, dims, scale, size)
         for real in [user for pairs in node.users for user in pairs.users]:
             alias = graph.call_function(_aten.alias.default, (made,))
-            alias.meta = dict(real.meta)  # what is returned has the strides of the real parts in pairs
+            alias.meta = {**real.meta, STANDS_FOR: (real.name,)}  # strides are those of the real parts in pairs
             real.replace_all_uses_with(alias)
 
 

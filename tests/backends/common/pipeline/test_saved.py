@@ -156,6 +156,25 @@ def test_results_of_equal_operators_have_their_own_memory(backend: str) -> None:
         torch.testing.assert_close(results, f(x))
 
 
+def test_a_saved_view_may_be_a_view_of_another() -> None:
+    """Both are made again: the one of what it shows, the other of that one."""
+    forward, f = _graph("x")
+    f["y"] = forward.call_function(torch.ops.aten.sin.default, (f["x"],))
+    f["rows"] = forward.call_function(torch.ops.aten.unsqueeze.default, (f["y"], -1))
+    f["wide"] = forward.call_function(torch.ops.aten.expand.default, (f["rows"], [2, 3, 4]))
+    for name, value in (("y", torch.empty(2, 3)), ("rows", torch.empty(2, 3, 1)), ("wide", torch.empty(2, 3, 4))):
+        f[name].name, f[name].meta["val"] = name, value
+    forward.output((forward.call_function(torch.ops.aten.cos.default, (f["x"],)), f["rows"], f["wide"]))
+    backward, b = _graph("rows wide tangents_1")
+    product = backward.call_function(torch.ops.aten.mul.Tensor, (b["rows"], b["wide"]))
+    backward.output((product,))
+    assert saved.save_bases(forward, backward, 1)
+    backward.lint()
+    rows, wide = product.args
+    assert wide.args[0] is rows and rows.args[0].name == "y"
+    assert [n.name for n in backward.find_nodes(op="placeholder")] == ["y", "tangents_1"]
+
+
 def test_what_eager_detaches_is_computed_again() -> None:
     """The gradient of ``tanh`` has a formula of its result, which is one of many that lead to what is saved anyway."""
 

@@ -35,3 +35,19 @@ def test_gradient(name: str) -> None:
     (graph,) = torchmux.report(compiled).graphs
     code = "".join(graph.report.output_code)
     assert "fft_c2r" in code and "fft_c2c(" not in code
+
+
+def test_what_is_refused_beside_it_goes_to_torch() -> None:
+    """The transform reads what native refuses, and so do the operators that take the place of its gradient."""
+
+    def program(x: Tensor) -> Tensor:
+        return ((torch.fft.rfft(x) + 3) ** 2.5).abs()
+
+    compiled = torchmux.compile(program, backend="native")
+    torch.manual_seed(0)
+    x = torch.randn(5, 12)
+    mine, eager = x.clone().requires_grad_(), x.clone().requires_grad_()
+    compiled(mine).sum().backward()
+    program(eager).sum().backward()
+    torch.testing.assert_close(mine.grad, eager.grad)
+    assert "powers of complex numbers" in str(torchmux.report(compiled).fallbacks)
