@@ -33,7 +33,9 @@ def slowest(calls: Iterable[tuple[Callable[..., Any], Call]]) -> tuple[float, fl
     ``calls`` has eager's function and the call of the compiled one for each.
     """
     found: tuple[float, float] | None = None
-    with torch.random.fork_rng():
+    # Named, because torch warns of several GPUs that are not, once in a process, where the program may ask as well.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=devices):
         for original, call in calls:
             with contextlib.suppress(Exception):  # a case may end with a call that eager refuses as well
                 told = _beside(original, call)
