@@ -21,15 +21,15 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
-SAMPLED = {"tests/backends/native/": 3, "tests/backends/common/": 2}
+SAMPLED = {"tests/backends/native/": 4, "tests/backends/common/": 2, "tests/backends/adapters/": 2, "tests/models/": 2}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave one case of so many in the default run where a test is ``sampled``, and begin with what takes longest.
 
-    Of the tests of ``native``, which compile C++ or run kernels under an interpreter, every third case stays, and of
-    those of what the backends share every second.
+    Of the tests of ``native``, which compile C++ or run kernels under an interpreter, every fourth case stays, and of
+    those of models, of the adapters and of what the backends share every second.
     """
     counts: dict[str, int] = {}
     for item in items:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-PARTS = 96
+PARTS = 128
 """The quick level of the conformance suite in so many parts, for workers to share."""
 
 BY_DEFAULT = {
     "aot_eager": (5,), "native": (1,), "onnxrt": (4,), "openvino": (3,), "tvm": (2,),
 }  # fmt: skip
-"""The parts of the default run, which has a nineteenth of the cases, each once; some of the others run under eager.
+"""The parts of the default run, which has a twenty-sixth of the cases, each once; some of the others run under eager.
 Those of a backend share a process.
 
 ``-m slow`` has the others, and ``python -m torchmux conformance NAME`` all of one backend.
