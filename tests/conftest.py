@@ -22,26 +22,25 @@ settings.load_profile("any machine")
 
 
 SAMPLED = {"tests/backends/native/": 4, "tests/backends/common/": 2, "tests/backends/adapters/": 2, "tests/models/": 2}
+"""Of these folders, one case of so many is in the default run."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one case of so many in the default run where a test is ``sampled``, and begin with what takes longest.
+    """Leave one case of so many in the default run where a test is ``sampled``, or its folder is among ``SAMPLED``, and
+    begin with what takes longest.
 
-    Of the tests of ``native``, which compile C++ or run kernels under an interpreter, every fourth case stays, and of
-    those of models, of the adapters and of what the backends share every second.
+    The place of the case that stays differs from group to group: the last parameters of a test may repeat in as many
+    cases, and only one value of theirs would ever run.
     """
     counts: dict[str, int] = {}
     for item in items:
-        sampled = item.get_closest_marker("sampled")
-        of = (
-            sampled.args[0]
-            if sampled
-            else next((of for path, of in SAMPLED.items() if item.nodeid.startswith(path)), 1)
-        )
+        of = next((of for folder, of in SAMPLED.items() if item.nodeid.startswith(folder)), 1)
+        if (sampled := item.get_closest_marker("sampled")) is not None:
+            of = sampled.args[0]
         name = item.nodeid.partition("[")[0]
-        counts[name] = counts.get(name, -1) + 1
-        if counts[name] % of:
+        count = counts[name] = counts.get(name, -1) + 1
+        if (count + count // of) % of:
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: "test_the_quick_level" not in item.nodeid)
 

@@ -37,7 +37,7 @@ from .decompose import (
     resized_as_in_eager,
 )
 from .derivatives import Derivatives, Joint, Recorder
-from .saved import bases_saved, draws_kept, repeated_once, results_apart, signs_saved, without_detaching
+from .saved import bases_saved, draws_kept, repeated_once, signs_saved, without_detaching
 from .tangents import Backward, Tangents
 
 # Called with a functional ATen graph, its fake inputs and whether it is the backward graph; returns the code for it.
@@ -276,9 +276,7 @@ def _through_autograd(
             fw_compiler=compiler(False),
             bw_compiler=compiler(True),
             inference_compiler=compiler(False),
-            partition_fn=tangents.counted(
-                joint.noticed(_with_real_zeros(draws_kept(bases_saved(results_apart(split)))))
-            ),
+            partition_fn=tangents.counted(joint.noticed(_with_real_zeros(draws_kept(bases_saved(split))))),
             decompositions={**table, **checks()},
             keep_inference_input_mutations=writes_inputs,
         )

@@ -70,7 +70,8 @@ def _from_ends(table: Table) -> Table:
     def on_one_device(formula: Callable[..., Tensor]) -> Callable[..., Any]:
         def from_ends(*args: Any, device: Any = None, **kwargs: Any) -> Any:
             place = torch.device(device or "cpu")
-            if any(isinstance(end, Tensor) and end.device.type != place.type for end in args[:2]):
+            ends = {end.device for end in args[:2] if isinstance(end, Tensor)}
+            if any(end.type != place.type or place.index not in (None, end.index) for end in ends):
                 return NotImplemented
             return formula(*args, device=device, **kwargs)
 

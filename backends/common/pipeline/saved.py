@@ -6,13 +6,11 @@ of torch's in the forward pass, and memory of a runtime that returns no views.  
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy
 
 from . import aliasing
@@ -59,7 +57,6 @@ def repeated_once(split: Split) -> Split:
 
     def split_merged(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
         merge_repeated(joint.graph)
-        joint.recompile()
         return split(joint, *args, **more)
 
     return split_merged
@@ -106,40 +103,6 @@ def _behind_tangents(joint: Graph) -> Collection[Node]:
         if is_tangent or not found.isdisjoint(node.all_input_nodes):
             found.add(node)
     return found
-
-
-def results_apart(split: Split) -> Split:
-    """A partition function that gives results of equal operators memory of their own.
-
-    torch makes one of equal operators, unless their results are returned.  It looks at results that are one tensor: of
-    an operator with several results, the items are returned.
-    """
-
-    def split_and_part(
-        joint: GraphModule, *args: Any, num_fwd_outputs: int, **more: Any
-    ) -> tuple[GraphModule, GraphModule]:
-        sources = [_source(n) for n in pytree.arg_tree_leaves(*joint.graph.output_node().args)[:num_fwd_outputs]]
-        forward, backward = split(joint, *args, num_fwd_outputs=num_fwd_outputs, **more)
-        output, first = forward.graph.output_node(), dict[Any, Any]()
-        returned = list(output.args[0])
-        for at, source in enumerate(sources):
-            key = _source(returned[at])
-            if source is not None and key is not None and first.setdefault(key, source) != source:
-                with forward.graph.inserting_before(output):
-                    copied = forward.graph.call_function(torch.ops.aten.clone.default, (returned[at],))
-                copied.meta, returned[at] = dict(returned[at].meta), copied
-        if returned != list(output.args[0]):
-            output.args = (tuple(returned),)
-            forward.recompile()
-        return forward, backward
-
-    return split_and_part
-
-
-def _source(node: Any) -> Any:
-    """The operator and the place among its results that ``node`` is an item of; None if it is no item."""
-    is_item = isinstance(node, Node) and node.target is operator.getitem
-    return node.args if is_item else None
 
 
 def save_bases(forward: Graph, backward: Graph, results: int) -> bool:

@@ -37,6 +37,7 @@ def merge_repeated(graph: Graph) -> None:
     """
     root = aliasing.roots(graph)
     shown = {root[node] for node in graph.output_node().all_input_nodes}
+    shown |= {node.args[0] for node in shown if node.target is operator.getitem}  # one of several results
     first: dict[Any, Node] = {}
     writes = 0
     for node in list(graph.nodes):

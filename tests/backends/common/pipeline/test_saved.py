@@ -144,7 +144,7 @@ def test_bases_take_the_places_of_views() -> None:
 
 @pytest.mark.parametrize("backend", ["native", "aot_eager"])
 def test_results_of_equal_operators_have_their_own_memory(backend: str) -> None:
-    """torch's partition makes one of equal operators; those with several results it does not see returned."""
+    """Of equal operators one is computed, but not where eager returns a result of each, of several or not."""
 
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         twice = torch.linalg.slogdet(x)
