@@ -28,6 +28,10 @@ class AotEager:
 
     differentiate_whole = keep_whole
 
+    def takes_numbers(self) -> bool:
+        """Operators run as they are, and round as in eager."""
+        return True
+
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
         import torch
 

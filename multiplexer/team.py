@@ -137,6 +137,7 @@ class Team:
             differentiate_whole=frozenset,
             writes_back=lambda node: False,
             makes_views=lambda node: False,
+            takes_numbers=lambda: False,
             restore=self._restore if can_restore else None,
             compiler=compiler,
         )

@@ -25,6 +25,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "differentiate_whole": (),
     "writes_back": ("node",),
     "makes_views": ("node",),
+    "takes_numbers": (),
     "restore": ("artifact", "constants"),
 }
 """The same of :class:`.contract.BackendExtras`; one that is None counts as absent."""

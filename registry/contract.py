@@ -158,6 +158,13 @@ class BackendExtras(Protocol):
         view after the code has run, since most code could only copy.
         """
 
+    def takes_numbers(self) -> bool:
+        """Whether floats that are known only in each call stay numbers, where an operator takes numbers.
+
+        Asked once for each ATen graph.  Without it, or where it says no, operators get tensors in place of such floats,
+        of which some need several steps (``add`` with an ``alpha``); they may round once more than eager's kernel.
+        """
+
     def restore(self, artifact: str, constants: Mapping[str, Tensor]) -> CompiledPart | None:
         """The code whose ``artifact`` this is, in another process, or None if it cannot be had any more.
 

@@ -33,6 +33,7 @@ class Implementation:
     differentiate_whole: Callable[[], frozenset[Any]]  # composite operators with gradient kernels that are called
     writes_back: Callable[[Node], bool]
     makes_views: Callable[[Node], bool]
+    takes_numbers: Callable[[], bool]
     restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None] | None  # None: nothing can be restored
 
 
@@ -60,6 +61,7 @@ def as_backend(found: Any, spec: BackendSpec) -> Implementation:
         lambda: frozenset(derived()),
         getattr(found, "writes_back", None) or _never,
         getattr(found, "makes_views", None) or _never,
+        getattr(found, "takes_numbers", None) or _no_numbers,
         restore,
     )
 
@@ -74,6 +76,10 @@ def _takes_all(node: Node) -> Literal[True]:
 
 
 def _never(node: Node) -> bool:
+    return False
+
+
+def _no_numbers() -> bool:
     return False
 
 

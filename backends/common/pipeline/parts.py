@@ -110,7 +110,8 @@ class Compiler:
         simplify.spare_overwritten(gm.graph)
         simplify.spare_kept_dimensions(gm.graph)
         simplify.see_past_writes(gm.graph)
-        floats.as_tensors(gm.graph)
+        if not self.implementation.takes_numbers():
+            floats.as_tensors(gm.graph)
         symbols.hoist(gm.graph)
         outside = aliasing.split_off_output_views(gm.graph)
         placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]

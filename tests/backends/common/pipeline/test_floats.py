@@ -234,3 +234,16 @@ def test_gradients_of_a_deviation_over_a_symbolic_size_are_compiled():
         standardized(y).square().sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
     assert not torchmux.report(compiled).fallbacks
+
+
+def test_a_backend_that_takes_numbers_rounds_as_eager():
+    """A scaled sum is one operator with one rounding, and two with tensors."""
+
+    def step(p, g, rate):
+        return p.add(g, alpha=-rate), p.sub(g, alpha=rate), torch._foreach_add([p], [g], alpha=rate)[0], p * rate
+
+    compiled, p, g = torchmux.compile(step, backend="aot_eager"), torch.randn(40, 50), torch.randn(40, 50)
+    for rate in CALLS:
+        torch.testing.assert_close(compiled(p, g, rate), step(p, g, rate), rtol=0, atol=0)
+    report = torchmux.report(compiled)
+    assert report.graph_count == 2 and not report.fallbacks
