@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchmux.garbage import full_collections_wait
 from torchmux.wording import kind, require, shown
 
 from . import standing
@@ -98,7 +99,8 @@ class ResolvedBackend:
             CompilationFailed: the backend raised another exception, which is chained.
         """
         try:
-            return self._compile(gm, example_inputs, training, tuple(static_inputs))
+            with full_collections_wait():
+                return self._compile(gm, example_inputs, training, tuple(static_inputs))
         except TorchmuxError:
             raise
         except Exception as error:

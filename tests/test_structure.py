@@ -27,6 +27,7 @@ WIDEST = 10  # modules of one import circle
 # import all of them.
 SHARED = {
     "torchmux.compile_lock",
+    "torchmux.garbage",
     "torchmux.config",
     "torchmux.events",
     "torchmux.logs",

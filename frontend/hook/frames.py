@@ -14,6 +14,7 @@ import torch
 
 from torchmux import support, torch_internals as ti
 from torchmux.config import config
+from torchmux.garbage import full_collections_wait
 from torchmux.registry import resolve
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, TorchmuxError, Unsupported
 
@@ -182,7 +183,7 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
     """The capture of a frame, or the decision to run it in eager."""
     code = frame.f_code
     try:
-        with ti.without_saved_tensor_hooks():
+        with ti.without_saved_tensor_hooks(), full_collections_wait():
             captured = capture(
                 frame,
                 state,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 
 import pytest
 import torch
@@ -227,3 +228,35 @@ def test_passes_that_are_made_without_aot_autograd() -> None:
         short.apply(x)[0].sum().backward()
         torch.testing.assert_close(x.grad, None if len(asked) > 1 else x.detach().cos() * 10)
     assert asked == [(1,), (1,)]
+
+
+@checks("module_without_code")
+def test_a_module_has_no_code_before_it_is_called() -> None:
+    traced = make_fx(torch.sin)(torch.ones(2))
+    gm = ti.module_without_code(traced, traced.graph)
+    assert "_code" not in vars(gm)
+    assert torch.equal(gm(torch.ones(2)), torch.ones(2).sin()) and "sin" in gm._code
+
+
+@checks("graphs_are_not_printed")
+def test_graphs_are_printed_for_a_log_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = []
+    monkeypatch.setattr(torch.fx.GraphModule, "print_readable", lambda gm, **settings: printed.append(gm) or "")
+
+    def compiled() -> int:
+        gm = torch.fx.symbolic_trace(lambda x: (x.sin(),))
+        x = torch.ones(2, requires_grad=True)
+        with ti.tracing_context(ti.new_fake_mode()), ti.graphs_are_not_printed():
+            ti.aot_autograd()(gm, [x], fw_compiler=lambda gm, inputs: gm.forward)
+        return len(printed)
+
+    assert compiled() == 0
+    log = logging.getLogger("torch._functorch._aot_autograd.graph_compile.__aot_graphs")
+    level = log.level
+    log.setLevel(logging.INFO)
+    try:
+        count = compiled()
+    finally:
+        log.setLevel(level)
+    assert count
+    assert compiled() == count  # what it changes is as it was

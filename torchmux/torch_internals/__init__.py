@@ -42,11 +42,13 @@ from .aot import (
     floats_needed,
     floats_stay,
     functorch_config,
+    graphs_are_not_printed,
     has_subclasses,
     inputs_are_mutated,
     keep_saved_buffers,
     keeps_graph,
     min_cut_partition,
+    module_without_code,
     modules_without_code,
     written_inputs,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,37 @@ def modules_without_code() -> Any:
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
     return _use_lazy_graph_module(True)
+
+
+def module_without_code(root: Any, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """A graph module as :func:`modules_without_code` makes them."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    return _LazyGraphModule(root, graph)
+
+
+@contextlib.contextmanager
+def graphs_are_not_printed() -> Iterator[None]:
+    """Context manager under which AOTAutograd writes its graphs out only if ``TORCH_LOGS`` or ``TORCH_TRACE`` ask for
+    them; otherwise it makes texts of them that nobody reads."""
+    from torch._functorch._aot_autograd import graph_compile
+    from torch._logging._internal import trace_log
+
+    logs: list[Any] = [getattr(graph_compile, name, None) for name in ("aot_joint_log", "aot_graphs_log")]
+    printers = {name: getattr(graph_compile, name, None) for name in ("_log_joint_graph", "_log_fw_bw_graphs")}
+    # Without TORCH_TRACE there is a handler without a folder, which goes at the first message.
+    traced = any(getattr(handler, "root_dir", "") is not None for handler in trace_log.handlers)
+    elsewhere = None in logs or None in printers.values()  # a version of torch that has them in another module
+    if elsewhere or traced or any(log.isEnabledFor(logging.INFO) for log in logs):
+        yield
+        return
+    graph_compile._log_joint_graph = lambda *args, **settings: None
+    graph_compile._log_fw_bw_graphs = lambda *args, **settings: (None, None)
+    try:
+        yield
+    finally:
+        for name, printer in printers.items():
+            setattr(graph_compile, name, printer)
 
 
 @contextlib.contextmanager

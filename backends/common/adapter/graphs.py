@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from torchmux import torch_internals as internals
+
 
 def outputs(gm: GraphModule) -> list[Node]:
     """The nodes that the graph returns, in order."""
@@ -17,12 +19,12 @@ def outputs(gm: GraphModule) -> list[Node]:
 
 
 def copy_graph(gm: GraphModule) -> GraphModule:
-    """A copy of the graph, for a consumer that changes its argument."""
+    """A copy of the graph, for a consumer that changes its argument.  Its code is written when it is first called."""
     graph = Graph()
     copied: dict[Node, Node] = {}
     for node in gm.graph.nodes:
         copied[node] = graph.node_copy(node, copied.__getitem__)
-    return GraphModule(gm, graph)
+    return internals.module_without_code(gm, graph)
 
 
 def alone(*nodes: Node) -> GraphModule:

@@ -263,6 +263,7 @@ def _through_autograd(
         internals.draws_have_effects(),
         internals.floats_stay(),
         internals.modules_without_code(),
+        internals.graphs_are_not_printed(),
         internals.checks_without_tokens(),
         recurrent_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),

@@ -19,6 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux.compile_lock import shared
+from torchmux.garbage import full_collections_wait
 
 from ..adapter.graphs import copy_graph
 from . import aliasing
@@ -143,7 +144,7 @@ class Backward:
         choice = self._choice(missing)
         if self._is_nothing(missing) or choice in self._runs:
             return True
-        with shared.lock:
+        with shared.lock, full_collections_wait():
             run = self._make(choice)
         if run is None:
             return False
