@@ -21,7 +21,7 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
-SAMPLED = {"tests/backends/native/": 4, "tests/backends/common/": 2, "tests/backends/adapters/": 2, "tests/models/": 2}
+SAMPLED = {"tests/backends/native/": 6, "tests/backends/common/": 3, "tests/backends/adapters/": 3, "tests/models/": 2}
 """Of these folders, one case of so many is in the default run."""
 
 

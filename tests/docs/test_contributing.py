@@ -107,7 +107,7 @@ def run(step, repository, environment):
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("title", RECIPES)
 def test_the_steps_of_a_recipe_work(title, copy):
     repository, environment = copy

@@ -92,6 +92,7 @@ def test_none_is_chosen_that_should_not_be(bad, tmp_path, monkeypatch) -> None:
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_a_mode", [True, False])
 def test_results_are_overwritten_only_in_a_mode_that_the_user_has_asked_for(bad, is_a_mode) -> None:
     options = {"reuse": True}
@@ -158,6 +159,7 @@ def test_calls_run_in_eager_until_the_decision_falls() -> None:
     torch.testing.assert_close(compiled(x * 2), f(x * 2))
 
 
+@pytest.mark.slow
 def test_training_is_measured_forward_and_backward() -> None:
     weight = torch.nn.Parameter(torch.randn(32, 32))
 

@@ -82,7 +82,7 @@ assert "find_spec" not in str(torchmux.report(compiled))
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("more", [LATER, MEANWHILE, SYMBOLIC, HOOKED], ids=["later", "meanwhile", "symbolic", "hooked"])
 def test_the_tracer_is_there_when_it_is_wanted(run_python, more) -> None:
     run_python(BEGIN + more)
@@ -184,7 +184,7 @@ assert run() == without
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "more", [ASKED, WRITTEN, ENVIRONMENT, STARTED, ALIKE], ids=["asked", "written", "environment", "started", "alike"]
 )
