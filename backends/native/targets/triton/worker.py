@@ -8,6 +8,8 @@ with its input, or when nobody has sent anything for a while.
 from __future__ import annotations
 
 import base64
+import contextlib
+import importlib
 import json
 import os
 import select
@@ -69,6 +71,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what anything else prints is no answer
     _without_parents()
+    with contextlib.suppress(ImportError):  # which the first kernel will meet again
+        importlib.import_module("triton")  # while the graph is still traced
     while select.select([sys.stdin], [], [], _IDLE_SECONDS)[0] and (line := sys.stdin.readline()):
         try:
             answer = compiled(json.loads(line))
