@@ -10,6 +10,7 @@ The map, by topic:
 * ``guards``: what torch checks in C++
 * ``distributed``: distributed tensors, and what torch's distributed wrappers tell about a call
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
+* ``fake_answers``: what operators made of fake tensors, for the next layer that is alike
 * ``fake_results``: operators whose fake results have other dtypes than their real ones, or that refuse some dtypes
 * ``shape_env``: symbolic sizes and what is known of them
 * ``modes``: grad mode, autocast, dispatch and function modes, default devices

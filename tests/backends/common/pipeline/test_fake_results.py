@@ -46,13 +46,40 @@ class _Compare(TorchDispatchMode):
 
 
 def _faked(func: Any, args: Any, kwargs: Any) -> Any:
-    mode = new_fake_mode()
+    forgetful, mode = new_fake_mode(), new_fake_mode()
+    forgetful.cache_enabled = False
     try:
-        given = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
-        with mode:
-            return func(*given[0], **given[1])
+        expected = _asked(forgetful, func, args, kwargs)
     except Exception:
         return None  # depends on data, or has no fake kernel: nothing is believed
+    for _ in range(2):  # the second answer is remembered
+        assert _told(*_asked(mode, func, args, kwargs)) == _told(*expected), func
+    return expected[0]
+
+
+def _asked(mode: Any, func: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+    """The result, and the tensors that were given."""
+    given = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+    with mode:
+        return func(*given[0], **given[1]), [a for a in tree_flatten(given)[0] if isinstance(a, torch.Tensor)]
+
+
+def _told(result: Any, given: list[Any]) -> list[Any]:
+    """All that can be seen of the results, of those that were given, and of who shares memory with whom."""
+    results, tree = tree_flatten(result)
+    told: list[Any] = [str(tree)]
+    places: dict[int, int] = {}
+    for each in (*given, *results):
+        if not isinstance(each, torch.Tensor):
+            told.append(None if isinstance(each, torch.SymInt | torch.SymFloat | torch.SymBool) else (type(each), each))
+            continue
+        told.append((type(each), each.dtype, each.shape, each.device, each.layout, each.requires_grad))
+        told.append(next((at for at, a in enumerate(given) if a is each), None))
+        if each.layout is torch.strided:
+            place = places.setdefault(each.untyped_storage()._cdata, len(places))
+            told.append((each.stride(), each.storage_offset(), each.is_conj(), each.is_neg(), place))
+            told.append((each.untyped_storage().nbytes(), each.is_inference()))
+    return told
 
 
 def _difference(fake: list[Any], real: list[Any]) -> str:
