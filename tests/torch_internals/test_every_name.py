@@ -22,7 +22,7 @@ TOPICS = {
     if isinstance(value, types.ModuleType) and value.__name__ == f"{ti.__name__}.{name}"
 }
 PUBLIC = sorted(name for name in vars(ti).keys() - TOPICS if not name.startswith(("_", "@")) and name != "annotations")
-APART = {"symbolic_tensors", "tracer_stand_in", "inductor_stand_in", "stand_in"}  # are imported by name
+APART = {"fake_answers", "symbolic_tensors", "tracer_stand_in", "inductor_stand_in", "stand_in"}  # are imported by name
 
 
 @checks("c_operator_modules", "c_torch", "VariableFunctions", "tracing_questions", "get_tracing_state",
