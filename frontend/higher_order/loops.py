@@ -41,7 +41,7 @@ def map_(tr: Tracer, f: Value, xs: Value, *args: Value) -> Value:
 
 
 def scan(tr: Tracer, combine_fn: Value, init: Value, xs: Value, *, dim: Value = ZERO, reverse: Value = FALSE) -> Value:
-    """``torch._higher_order_ops.scan``: the last carry, and the results of each step, stacked along ``dim``."""
+    """``torch._higher_order_ops.scan``: the last carry, and the results of each step, stacked as torch does."""
     along, backwards = dim.const(tr), reverse.truth(tr)
     leaves, structure, steps = _over(tr, "scan", xs, along)
     along %= leaves[0].example.dim()
@@ -68,7 +68,7 @@ def scan(tr: Tracer, combine_fn: Value, init: Value, xs: Value, *, dim: Value = 
         found, out_structure = flatten(tr, both[1])
         outputs.append(found)
     results = _stacked(tr, outputs[::-1] if backwards else outputs)
-    if along:
+    if along and ti.scan_stacks_along_its_dimension():
         results = [
             _method(tr, "movedim", r, ZERO, ConstValue(along)) if along < r.example.dim() else r for r in results
         ]

@@ -93,3 +93,11 @@ def test_checkpoints_by_decorators() -> None:
 def test_while_loop() -> None:
     assert callable(ti.while_loop)
     assert torch.ops.higher_order.while_loop is not None
+
+
+@checks("scan_stacks_along_its_dimension")
+def test_scans_of_columns() -> None:
+    from torch._higher_order_ops.scan import scan
+
+    _, rows = scan(lambda carry, x: (carry + x, x * 2), torch.zeros(3), torch.ones(3, 4), dim=1)
+    assert (rows.shape == (3, 4)) is ti.scan_stacks_along_its_dimension()

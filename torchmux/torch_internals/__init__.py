@@ -169,6 +169,7 @@ from .operators import (
     python_registrations,
     random_wrappers,
     run_kernel,
+    scan_stacks_along_its_dimension,
     tag_checkpoint,
     while_loop,
 )

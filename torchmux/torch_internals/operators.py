@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -72,3 +73,12 @@ def random_wrappers() -> tuple[Any, ...]:
     """The operators that run a random one of forward, and run it again in backward with the same numbers."""
     higher_order = torch.ops.higher_order
     return higher_order.run_and_save_rng_state, higher_order.run_with_rng_state
+
+
+def scan_stacks_along_its_dimension() -> bool:
+    """Whether ``scan`` along another dimension than the first stacks results along that; before torch 2.13, its results
+    are along the first."""
+    from torch._higher_order_ops.scan import scan
+
+    moves = [c for c in inspect.unwrap(scan).__code__.co_consts if getattr(c, "co_name", "") == "<lambda>"]
+    return any("dim" in code.co_freevars for code in moves)
