@@ -81,6 +81,35 @@ def places_of_each_form(trial: Trial) -> Any:
     return trial.run(f, x, volume, v, places, one, whole, mask)
 
 
+@case("training", "complex64")
+def operands_of_each_form(trial: Trial) -> Any:
+    """Few columns are added up beside a bias for each row, both factors repeat over batches, dimensions are named from
+    the end or out of order, many are the largest, and arguments stand that are usually left out."""
+    x, volume, long = trial.tensor(4, 6), trial.tensor(2, 3, 5, 6), trial.tensor(3, 300)
+    rows, weight, bias = trial.tensor(2, 70, 4), trial.tensor(70, 4), trial.tensor(70)
+    left, right = trial.tensor(2, 1, 3, 4), trial.tensor(1, 5, 4, 2)
+    spectrum = trial.tensor(4, 5, dtype=torch.complex64)
+
+    def f(
+        x: torch.Tensor, volume: torch.Tensor, long: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor,
+        bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, spectrum: torch.Tensor,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        image = volume.to(memory_format=torch.channels_last)
+        return [
+            (rows * weight).sum(-1) + bias, left @ right, right.mT @ left.mT, x.repeat_interleave(2, -1),
+            volume.repeat_interleave(3, dim=-2), torch.tensordot(volume, volume, ([3, 1], [3, 1])),
+            torch.tensordot(volume, long[:, :30].reshape(3, 5, 6), ([2, 3, 1], [1, 2, 0])), *long.topk(100),
+            *long.topk(70, largest=False), long.topk(65, 1)[0], torch.cat([image, image * 2], 2),
+            torch.cat([image * 3, image], -1), torch.cat([image, image + 1]),
+            F.pad(volume, (-1, 2, 1, -1), mode="reflect"), F.pad(long, (2, -2), mode="replicate"),
+            F.pad(volume, (-1, 1, 2, -1), mode="circular"), F.avg_pool2d(F.pad(volume, (1, 1, 1, 1)), 3, 2),
+            F.avg_pool2d(F.pad(volume, (0, 1, 0, 1)), 2, ceil_mode=True), spectrum.var(0).sqrt(), spectrum.std(),
+            *torch.var_mean(spectrum, 1, correction=0),
+        ]  # fmt: skip
+
+    return with_gradients(trial, f, x, volume, long, rows, weight, bias, left, right, spectrum)
+
+
 @case("training", "float16", "float64")
 def gradients_of_layers_apart(trial: Trial) -> Any:
     """Layers, losses and products with sizes, dtypes and arguments that others do not have, and their gradients."""
