@@ -171,7 +171,7 @@ def _beyond_float32(node: Node) -> float | None:
 
 def _unread(node: Node) -> str | None:
     """An argument of ``node`` that its translation ignores, although it is not what it is by default."""
-    names = _UNREAD.get(node.target.name(), ())  # type: ignore[union-attr]
+    names = _UNREAD.get(node.target.name(), ())
     for at, argument in enumerate(internals.operator_schema(node.target).arguments if names else ()):
         given = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
         if argument.name in names and given != argument.default_value:

@@ -159,7 +159,7 @@ def _convert(node: Node) -> Bounds | None:
     found, value = _of(node.args[0]), node.meta["val"]
     if found is None or math.isnan(found[0]) or found[1] == math.inf:
         return None
-    if node.args[0].meta["val"].is_floating_point() and not value.is_floating_point():  # type: ignore[union-attr]
+    if node.args[0].meta["val"].is_floating_point() and not value.is_floating_point():
         found = (found[0] - _ROUNDED * abs(found[0]), found[1] + _ROUNDED * abs(found[1]))
     return (found[0], found[1]) if found[0] > -math.inf else (_FITS[0], max(found[1], _FITS[0]))
 
