@@ -59,6 +59,18 @@ _WRONG = {
     "aten::upsample_bicubic2d.vec": "onnxruntime interpolates by cubes 20 times slower than torch",
 }
 
+# Arguments that translations do not read, by operator.  Numbers for which these make no difference hide it.
+_UNREAD = {
+    "aten::cross_entropy_loss": ("label_smoothing",),
+    **dict.fromkeys(("aten::avg_pool2d", "aten::avg_pool3d"), ("divisor_override",)),
+    **dict.fromkeys(
+        ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d", "aten::_upsample_bilinear2d_aa",
+         "aten::_upsample_bicubic2d_aa"),
+        ("scales_h", "scales_w"),
+    ),
+    "aten::upsample_linear1d": ("scales",),
+}  # fmt: skip
+
 # Has a translation that keeps the biased variance, where torch keeps the unbiased one.
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 
@@ -157,6 +169,16 @@ def _beyond_float32(node: Node) -> float | None:
     return None
 
 
+def _unread(node: Node) -> str | None:
+    """An argument of ``node`` that its translation ignores, although it is not what it is by default."""
+    names = _UNREAD.get(node.target.name(), ())
+    for at, argument in enumerate(internals.operator_schema(node.target).arguments if names else ()):
+        given = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+        if argument.name in names and given != argument.default_value:
+            return argument.name
+    return None
+
+
 def _windows_begin_outside(node: Node) -> bool:
     """Whether a pool whose size is rounded up has windows in ONNX that torch leaves out, or may have them."""
     names = [argument.name for argument in internals.operator_schema(node.target).arguments]
@@ -228,6 +250,8 @@ def supports(node: Node, fingerprint: str) -> Literal[True] | str:
         return _WRONG[op.name()]
     if reason := COMMON.about_operator(node):
         return reason
+    if name := _unread(node):
+        return f"the exporter ignores {name}"
     if op.overloadpacket in _LOGARITHMS and _is_double(node):
         return "onnxruntime's logarithm of softmax in float64 takes nan for a number"
     if op in _ROUNDED_QUOTIENTS and not node.meta["val"].is_floating_point():

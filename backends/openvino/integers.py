@@ -29,6 +29,8 @@ ASSUMED: Bounds = (-(2**24), 2**24)
 
 _SIZE: Bounds = (0, ASSUMED[1])
 _FITS: Bounds = (-(2**31), 2**31 - 1)
+_ROUNDED = 2.0**-20
+"""More than the rounding errors of the few steps of float32 that are followed add up to."""
 _NARROWER = (torch.int32, torch.int16, torch.int8, torch.uint8)
 _KEY = "torchmux_integer_bounds"
 
@@ -150,10 +152,15 @@ def _moves(node: Node) -> Bounds | None:
 
 
 def _convert(node: Node) -> Bounds | None:
-    """Minus infinity has no integer: torch converts it to the smallest integer, and so does OpenVINO, with 32 bits."""
-    found = _of(node.args[0])
+    """Minus infinity has no integer: torch converts it to the smallest integer, and so does OpenVINO, with 32 bits.
+
+    Floats may have been rounded beyond their bounds: the largest int32 is 2^31 in float32.
+    """
+    found, value = _of(node.args[0]), node.meta["val"]
     if found is None or math.isnan(found[0]) or found[1] == math.inf:
         return None
+    if node.args[0].meta["val"].is_floating_point() and not value.is_floating_point():
+        found = (found[0] - _ROUNDED * abs(found[0]), found[1] + _ROUNDED * abs(found[1]))
     return (found[0], found[1]) if found[0] > -math.inf else (_FITS[0], max(found[1], _FITS[0]))
 
 

@@ -52,6 +52,7 @@ _COMPUTE = frozenset(
     (_aten.sum, _aten.cumsum, _aten.mean, _aten.amax, _aten.amin, _aten.argmax, _aten.argmin, _aten.sort, _aten.topk,
      _aten.argsort, _aten.max, _aten.min, _aten.any, _aten.all, _aten.cat, _aten.stack, _aten.clone, _aten._to_copy,
      _aten.flip, _aten.roll, _aten.repeat, _aten.constant_pad_nd, _aten.tril, _aten.triu, _aten.mm, _aten.bmm,
+     _aten.linear, _aten.matmul, _aten.mv, _aten.dot, _aten.addmm, _aten.baddbmm,
      _aten.copy, _aten.prod, _aten.cummax, _aten.where, _aten.masked_fill, _aten.floor_divide, _aten.fill,
      _aten.full_like, _aten.zeros_like, _aten.ones_like, _aten.new_full, _aten.new_zeros, _aten.new_ones)
 )  # fmt: skip
@@ -285,8 +286,12 @@ def _with_extremes(value: Any, random: torch.Generator) -> Any:
 def _only_on_zeros(node: Node) -> bool:
     """Whether a trial would see no integer but zero where integers decide integers."""
     values, count = values_in_use(node), len(node.all_input_nodes)
-    taken, made = (any(is_long(v) for v in part) for part in (values[:count], values[count:]))
+    taken, made = (any(map(_is_integer, part)) for part in (values[:count], values[count:]))
     return taken and made and _magnitudes(node) is _UNCHECKED
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.int32)
 
 
 def _size(node: Node) -> int:

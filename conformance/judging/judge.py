@@ -113,7 +113,7 @@ class _Eager:
         wrong: list[Difference] = []
         for number in sorted({min(n, self._case.draws) for n in (1, 4, DRAWS, self._case.draws)}):
             wrong = differences(found, self.draws(number), self._case)
-            if not any(difference.what == "value" for difference in wrong):
+            if not any(difference.rounded for difference in wrong):
                 break
         return wrong
 

@@ -152,7 +152,7 @@ def differences(found: Shown, draws: Sequence[tuple[Shown, Shown | None]], case:
     refused = {int(where[1:-1]) for where, leaf in as_leaves(expected.value) if isinstance(leaf, Refused) and where}
     records = [(_told(a, case, refused), None if b is None else _told(b, case, refused)) for a, b in draws]
     values += [
-        Difference(f"call{d.where}" if d.where else "calls", d.what, d.words)
+        Difference(f"call{d.where}" if d.where else "calls", d.what, d.words, d.rounded)
         for d in compare(_told(found, case, refused), records, **how)
     ]
     values += [

@@ -48,7 +48,7 @@ from . import (
     surroundings,
     turns,
 )
-from .beyond import counts, patterns, reach
+from .beyond import counts, forms, patterns, reach
 from .circumstances import (
     algebra,
     attributes,
@@ -89,6 +89,7 @@ _KINDS = (
     effects.numerics, effects.training, inputs.layout, inputs.numerics, inputs.state, inputs.turns,
     counts.turns, counts.keys, counts.layout, counts.numerics, counts.training, patterns.simplifications,
     reach.layout, reach.numerics, reach.turns, reach.process, reach.state,
+    forms.arguments, forms.numerics,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

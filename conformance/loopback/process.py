@@ -202,7 +202,10 @@ def _cached(gm: GraphModule, key: Any) -> Run:
         return gm.forward
     if not path.exists():
         return gm.forward
-    old = pickle.loads(path.read_bytes())
+    try:
+        old = pickle.loads(path.read_bytes())
+    except (pickle.UnpicklingError, EOFError):  # the file was cut off, which is not the fault
+        return gm.forward
 
     def call(*args: Any) -> Sequence[Any]:
         try:

@@ -235,7 +235,7 @@ class Draws:
         ``again`` adds a run, or answers that it cannot.  Only values gain by that, and only what differs is looked at.
         """
         differences = self.compare(found, few_draws=self.number < bounds.DRAWS)
-        while differences and self.number < bounds.DRAWS and all(each.what == "value" for each in differences):
+        while differences and self.number < bounds.DRAWS and all(each.rounded for each in differences):
             if not again():
                 break
             places = [each.where for each in differences]

@@ -25,11 +25,15 @@ PERIOD = 1_000_003
 
 @dataclass(frozen=True)
 class Difference:
-    """Where and how two results differ: ``what`` is one of value, dtype, shape, stride, alias, type, exception."""
+    """Where and how two results differ: ``what`` is one of value, dtype, shape, stride, alias, type, exception.
+
+    ``rounded``: it is about numbers that are rounded, so other runs of eager may show that eager is as far off.
+    """
 
     where: str
     what: str
     words: str
+    rounded: bool = False
 
     def __str__(self) -> str:
         return f"{self.where}: {self.words}" if self.where else self.words
@@ -200,7 +204,7 @@ def _compare_floats(
     may_be_exact = reference is not None and not drawn and not long
     if may_be_exact and _is_exact(expected, reference, normal, excess is not None and scale > 0):
         wrong = normal & ((found != expected) | (signs & (found.signbit() != expected.signbit())))
-        return _first_wrong(where, found, expected, wrong) if bool(wrong.any()) else None
+        return _first_wrong(where, found, expected, wrong, rounded=True) if bool(wrong.any()) else None
     drawn_excess = None if excess is None else picked(excess)
     allowed = _allowed(errors, elementwise, drawn_excess, scale, dtype, few_draws=few_draws)
     if few_draws and drawn_excess is not None:
@@ -220,7 +224,7 @@ def _compare_floats(
         if not bias:
             return None
         words = f"biased: off by {bias:.2g} units in the last place on average, away from zero if positive"
-        return Difference(where, "value", words)
+        return Difference(where, "value", words, rounded=True)
     worst = int((off / allowed).argmax())
     times = float(off[worst] / allowed[worst]) if float(allowed[worst]) else float("inf")
     return Difference(
@@ -230,6 +234,7 @@ def _compare_floats(
         f"({float(off[worst] / errors.unit[worst]):.3g} units) where eager is off by "
         f"{float((errors.eager - errors.exact).abs()[worst]):.3g} and the largest element is "
         f"{float(errors.exact.abs().max()):.3g}: {times:.3g} times what is allowed",
+        rounded=True,
     )
 
 
@@ -344,12 +349,15 @@ def largest(values: Iterable[Any]) -> float:
     return found
 
 
-def _first_wrong(where: str, found: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> Difference:
+def _first_wrong(
+    where: str, found: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor, *, rounded: bool = False
+) -> Difference:
     place = tuple(wrong.nonzero()[0].tolist())
     count = int(wrong.sum())
     more = f", and {count - 1} more" if count > 1 else ""
     at = "" if not place else f" at {list(place)}"
-    return Difference(where, "value", f"{found[place].item()}{at}, eager has {expected[place].item()}{more}")
+    words = f"{found[place].item()}{at}, eager has {expected[place].item()}{more}"
+    return Difference(where, "value", words, rounded)
 
 
 def sharing(tensors: list[torch.Tensor]) -> list[int]:

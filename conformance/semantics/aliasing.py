@@ -184,3 +184,33 @@ def memory_of_results_is_theirs(trial: Trial) -> Any:
     torch.save(compiled(x), kept)
     kept.seek(0)
     return found, torch.load(kept)
+
+
+@case("dynamic_shapes")
+def parts_of_what_was_written(trial: Trial) -> Any:
+    """A part of an input that the program writes to, taken with sizes that change, lies where it lies in the input:
+    behind other elements, and with gaps."""
+
+    def reshaped(x: torch.Tensor) -> torch.Tensor:
+        part = x.reshape(x.shape[0], -1)
+        part.neg_()
+        return part
+
+    def cut(x: torch.Tensor) -> torch.Tensor:
+        part = x[: x.shape[0] - 1]
+        x.mul_(2)
+        return part[::2]
+
+    def halved(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, last = x.chunk(2, -1)
+        last.add_(1)
+        return first, last
+
+    results = []
+    for function in (reshaped, cut, halved):
+        compiled = trial.compile(function, dynamic=True)
+        for rows in (4, 5):
+            whole = trial.tensor(9 * rows)
+            for x in (whole[: 3 * rows], whole[3 : 3 + 3 * rows], whole[5 : 5 + 6 * rows : 2]):
+                results += [compiled(x.view(rows, 3)), whole.clone()]
+    return results

@@ -316,3 +316,17 @@ def test_float64_has_its_digits_where_a_program_asks_for_float32():
         loss = (x.float() / 3).sum() + x.to(torch.float32).sum() + torch.zeros(1, dtype=torch.float32)
     assert loss.dtype is torch.float64
     assert torch.equal(loss, (x / 3).sum() + x.sum() + torch.zeros(1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "expected, rounded",
+    [(torch.ones(3), True), (torch.arange(3), False), (torch.ones(3, dtype=torch.bool), False), (True, False),
+     (torch.full((3,), math.inf), False)],
+)  # fmt: skip
+def test_only_rounded_numbers_wait_for_other_runs_of_eager(expected, rounded):
+    found = ~expected if torch.is_tensor(expected) and expected.dtype is torch.bool else expected - expected
+    found = torch.zeros(3) if torch.is_tensor(expected) and expected.isinf().any() else found
+    asked = []
+    (difference,) = observation.Draws(expected, None).judge(found, lambda: asked.append(1))
+    assert difference.rounded is rounded
+    assert bool(asked) is rounded

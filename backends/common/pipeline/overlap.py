@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchmux import torch_internals as internals
 
 from . import aliasing
 
 REASON = "the graph writes to a tensor of which several elements lie in one place, or to windows that leave some out"
+WRITTEN_VIEW = "a result is a view, with symbolic sizes, of an input that the graph writes to"
 
 
 def is_overlapping(value: Any) -> bool:
@@ -99,6 +101,57 @@ def may_be_returned(gm: GraphModule) -> bool:
     """Whether a result of a captured graph may overlap itself: a gradient of it has no room in its strides."""
     results = [n for node in gm.graph.find_nodes(op="output") for n in node.all_input_nodes]
     return any("example_value" not in n.meta or is_overlapping(n.meta["example_value"]) for n in results)
+
+
+def returns_written_views(gm: GraphModule) -> bool:
+    """Whether a result shows an input that a captured graph has written to, by a view with symbolic numbers.
+
+    AOTAutograd does not repeat such a view on the input: it reads the input at the sizes, strides and offset that the
+    view has of the new values, whose memory may be another order of elements, and begins elsewhere.
+    """
+    inputs = {}
+    for node in gm.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and _version(value) > 0:
+            inputs[StorageWeakRef(value.untyped_storage())] = value
+    for node in gm.graph.output_node().all_input_nodes if inputs else ():
+        value = node.meta.get("example_value")
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            continue
+        numbers = (*value.shape, *value.stride(), value.storage_offset())
+        shared = inputs.get(StorageWeakRef(value.untyped_storage()))
+        if shared is not None and not all(type(n) is int for n in numbers) and not _is_repeated(node):
+            return True
+    return False
+
+
+_WITHOUT_NUMBERS = frozenset(
+    (
+        "detach",
+        "alias",
+        "t",
+        "T",
+        "mT",
+        "transpose",
+        "swapaxes",
+        "permute",
+        "movedim",
+        "squeeze",
+        "unsqueeze",
+        "getattr",
+    )
+)
+
+
+def _is_repeated(node: Node) -> bool:
+    """Whether all views between an input and ``node`` have no sizes among their arguments."""
+    while node.op in ("call_function", "call_method") and node.all_input_nodes:
+        name = _called(node.target)
+        in_place = name.endswith("_") and not name.endswith("__")
+        if not in_place and name.rstrip("_") not in _WITHOUT_NUMBERS:
+            return False
+        node = node.all_input_nodes[0]
+    return node.op == "placeholder"
 
 
 def _called(target: Any) -> str:

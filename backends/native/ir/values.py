@@ -155,7 +155,12 @@ class Value:
         return Value(sizes, self.dtype, element)
 
     def diagonal(self, first: int, second: int, down: Index, right: Index, length: Index) -> Value:
-        """A diagonal of two dimensions, as the last one: from so far down, and so far to the right."""
+        """A diagonal of two dimensions, as the last one: from so far down, and so far to the right.
+
+        One without elements begins where the tensor does.
+        """
+        if length == 0:
+            down = right = 0
         rest = [d for d in range(self.rank) if d not in (first, second)]
 
         def element(at: Indices) -> Node:

@@ -3,5 +3,6 @@
 * ``counts``: with some counts of threads, programs, dimensions and elements, in some ranges and under some settings;
 * ``reach``: beyond some numbers of elements, bytes, calls, seconds, threads and processes, and in inputs that lie or
   change places as few do;
+* ``forms``: in operands and arguments of forms that are seldom tried;
 * ``patterns``: in what only looks like attention, a norm, an activation or a layer.
 """

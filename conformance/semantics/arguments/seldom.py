@@ -81,6 +81,70 @@ def places_of_each_form(trial: Trial) -> Any:
     return trial.run(f, x, volume, v, places, one, whole, mask)
 
 
+@case("training", "complex64")
+def operands_of_each_form(trial: Trial) -> Any:
+    """Few columns are added up beside a bias for each row, both factors repeat over batches, dimensions are named from
+    the end or out of order, many are the largest, and arguments stand that are usually left out."""
+    x, volume, long = trial.tensor(4, 6), trial.tensor(2, 3, 5, 6), trial.tensor(3, 300)
+    rows, weight, bias = trial.tensor(2, 70, 4), trial.tensor(70, 4), trial.tensor(70)
+    left, right = trial.tensor(2, 1, 3, 4), trial.tensor(1, 5, 4, 2)
+    spectrum, wide = trial.tensor(4, 5, dtype=torch.complex64), trial.tensor(3, 4, dtype=torch.float64)
+    kernels, places = trial.tensor(17, 3, 2, 2), trial.given(torch.tensor([2, 0, 2, 1, 0]))
+
+    def f(
+        x: torch.Tensor, volume: torch.Tensor, long: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor,
+        bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, wide: torch.Tensor, kernels: torch.Tensor,
+        spectrum: torch.Tensor,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        image = volume.to(memory_format=torch.channels_last)
+        return [
+            (rows * weight).sum(-1) + bias, left @ right, right.mT @ left.mT, x.repeat_interleave(2, -1),
+            volume.repeat_interleave(3, dim=-2),
+            torch.tensordot(volume[..., :5], volume[:, 1:, :, 1:], ([2, 3], [3, 2])),
+            torch.tensordot(volume, long[:, :30].reshape(3, 5, 6), ([2, 3, 1], [1, 2, 0])), *long.topk(100),
+            *long.topk(70, largest=False), long.topk(65, 1)[0], torch.cat([image, image * 2], 2),
+            torch.cat([image * 3, image], -1), torch.cat([image, image + 1]),
+            F.pad(volume, (-1, 2, 1, -1), mode="reflect"), F.pad(long, (2, -2), mode="replicate"),
+            F.pad(volume, (-1, 1, 2, -1), mode="circular"), F.avg_pool2d(F.pad(volume, (1, 1, 1, 1)), 3, 2),
+            F.avg_pool2d(F.pad(volume, (0, 1, 0, 1)), 2, ceil_mode=True), spectrum.var(0).sqrt(), spectrum.std(),
+            *torch.var_mean(spectrum, 1, correction=0), volume[0].index_add(1, places, volume[1]),
+            volume[0].scatter_add(1, places[:, None].expand(3, 5, 6), volume[1] * 2), F.conv2d(volume, kernels),
+            F.conv2d(F.conv2d(volume, kernels), kernels.transpose(0, 1)), torch.addmm(x[0, 0], x, x.mT),
+            wide.lerp(wide.flip(0), wide.sigmoid()), F.cross_entropy(volume[0], places.repeat(4)[:18].view(3, 6)),
+            F.cross_entropy(volume[:, :, None], places.repeat(12).view(2, 1, 5, 6), reduction="none"),
+        ]  # fmt: skip
+
+    return with_gradients(trial, f, x, volume, long, rows, weight, bias, left, right, wide, kernels, spectrum)
+
+
+@case("int32")
+def whole_numbers_of_each_form(trial: Trial) -> Any:
+    """Products of matrices of large integers are exact, and conversions beyond 31 bits; integers are weighed and sorted
+    into ranges, words are int32, and classes, ends of ranges and infinities are told from what is given."""
+    large = trial.given(torch.tensor([[2**31 - 1, 5, -(2**31)], [2**24 + 1, 3, 2**30 + 1]], dtype=torch.int32))
+    whole, words = trial.tensor(4, 5, dtype=torch.int64), trial.given(torch.tensor([3, 0, 1], dtype=torch.int32))
+    far = trial.given(torch.tensor([3e9, -5e12, 2.0**40, -7.75, 2147483648.0]))
+    x, ends = trial.tensor(4, 5), trial.given(torch.tensor([_INF, -_INF, _NAN, 1.5]))
+    limits = trial.given(torch.tensor([-3, 0, 4]))
+
+    def f(
+        large: torch.Tensor, whole: torch.Tensor, words: torch.Tensor, far: torch.Tensor, x: torch.Tensor,
+        ends: torch.Tensor, limits: torch.Tensor,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        return [
+            F.linear(large, large), torch.dot(large[0], large[1]), torch.mv(large, large[1]), large @ large.mT,
+            torch.addmm(large[:, :2], large, large.mT), torch.bmm(large[None], large.mT[None]), large.float().long(),
+            far.long(), far.to(torch.int64) + 1, torch.bucketize(whole, limits),
+            torch.bucketize(whole, limits, right=True),
+            torch.searchsorted(limits, whole), torch.addcmul(whole, whole, whole, value=3), F.one_hot(whole.abs()),
+            x.index_select(0, words), F.embedding(words, x), F.embedding(words.view(3, 1), x), x.index_select(1, words),
+            torch.histc(x, 4, 2, 2), ends.nan_to_num(neginf=-3.0), ends.nan_to_num(posinf=3.0), ends.nan_to_num(7.0),
+            whole.repeat_interleave(2, -1),
+        ]  # fmt: skip
+
+    return trial.run(f, large, whole, words, far, x, ends, limits)
+
+
 @case("training", "float16", "float64")
 def gradients_of_layers_apart(trial: Trial) -> Any:
     """Layers, losses and products with sizes, dtypes and arguments that others do not have, and their gradients."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchmux
 
@@ -111,3 +112,14 @@ def test_no_indices_for_a_matrix():
     """torch takes indices of any shape that has no elements."""
     given = torch.randn(3, 4), torch.empty(0, dtype=torch.long)
     assert torchmux.compile(lambda x, at: torch.gather(x, 0, at), backend="native")(*given).shape == (0,)
+
+
+def test_diagonals_without_elements_begin_where_the_tensor_does():
+    """Or at the beginning of memory of their own."""
+
+    def f(x):
+        return F.conv1d(x, x[:, None, :2], stride=3, padding=2, dilation=2).diagonal(-1, -2, 1)
+
+    x = torch.randn(1, 5)
+    found = torchmux.compile(f, backend="native")(x)
+    assert (found.shape, found.stride(), found.storage_offset()) == (f(x).shape, f(x).stride(), 0)

@@ -38,6 +38,22 @@ def test_a_transposed_matrix_times_a_vector(capture) -> None:
     assert any("transposition" in (p.reason or "") for p in compiled.report.placements)
 
 
+def test_arguments_that_the_exporter_ignores(capture) -> None:
+    """Also where they make no difference to the numbers of the check: the classes of one row are equal there."""
+
+    def f(x, images):
+        rows = F.cross_entropy(x.amax(1, keepdim=True).expand(2, 3), torch.tensor([0, 2]), label_smoothing=0.5)
+        pools = F.avg_pool2d(images, 2, divisor_override=3) * 0
+        return rows, pools, torch.ops.aten._upsample_bilinear2d_aa(images, [6, 6], False, 1.6, 1.6) * 0
+
+    args = torch.randn(2, 3), torch.randn(1, 1, 4, 4)
+    captured = capture(f, *args)
+    compiled = captured.compile("onnxrt")
+    torch.testing.assert_close(captured.run(compiled, *args), f(*args))
+    reasons = {p.reason for p in compiled.report.placements}
+    assert {f"the exporter ignores {name}" for name in ("label_smoothing", "divisor_override", "scales_h")} <= reasons
+
+
 def test_attention_with_a_mask_for_each_head(check) -> None:
     """Without its kernel, attention has results in another order, of which what follows is no view."""
 

@@ -89,6 +89,19 @@ def test_counts_beyond_the_integers_of_float32(capture) -> None:
     assert [p.placed_on for p in report.placements if p.op == "aten.sum.default"].count("openvino") == 1
 
 
+def test_integers_that_float32_does_not_have(capture) -> None:
+    """OpenVINO multiplies matrices of int32 in float32, and keeps int64 in 32 bits: the largest int32 becomes 2^31."""
+    x = torch.tensor([[2**31 - 1, 5, -(2**31)], [2**24 + 1, 3, 2**30 + 1]], dtype=torch.int32)
+
+    def f(x):
+        products = F.linear(x, x), torch.dot(x[0], x[1]), torch.addmm(x[:, :2], x, x.t()), torch.mv(x, x[0])
+        return *products, x.float().long(), x * 3
+
+    got, wanted, report = results(capture, f, x)
+    assert all(map(torch.equal, got, wanted))
+    assert "aten.mul.Tensor" in [p.op for p in report.placements if p.placed_on == "openvino"]
+
+
 def test_products_with_numbers_in_turn_may_be_infinite_on_the_way(capture) -> None:
     """OpenVINO joins two of them to one, whose number is the product."""
     large = torch.tensor([1e20, -1e20, 3.0, 1e-30])
