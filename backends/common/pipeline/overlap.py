@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchmux import torch_internals as internals
 
 from . import aliasing
 
+PART_OF_SHARED = "a result is a view of inputs that share memory, to one of which the graph writes"
 REASON = "the graph writes to a tensor of which several elements lie in one place, or to windows that leave some out"
 
 
@@ -99,6 +101,24 @@ def may_be_returned(gm: GraphModule) -> bool:
     """Whether a result of a captured graph may overlap itself: a gradient of it has no room in its strides."""
     results = [n for node in gm.graph.find_nodes(op="output") for n in node.all_input_nodes]
     return any("example_value" not in n.meta or is_overlapping(n.meta["example_value"]) for n in results)
+
+
+def returns_parts_of_shared_inputs(gm: GraphModule) -> bool:
+    """Whether a result of a captured graph is a view of inputs that share memory, and the graph writes to one of them.
+
+    AOTAutograd puts one tensor of all their memory in the place of such inputs.  It makes such a result by the steps
+    that led to it from the one input, which lead from all of the memory to another place.
+    """
+    inputs = [v for n in gm.graph.find_nodes(op="placeholder") if isinstance(v := _example(n), torch.Tensor)]
+    storages = [StorageWeakRef(v.untyped_storage()) for v in inputs]
+    written = {storage for storage, v in zip(storages, inputs, strict=True) if _version(v) > 0}
+    shared = {storage for storage in written if storages.count(storage) > 1}
+    views = [_example(n) for n in gm.graph.output_node().all_input_nodes if n.op != "placeholder"]
+    return any(isinstance(v, torch.Tensor) and StorageWeakRef(v.untyped_storage()) in shared for v in views)
+
+
+def _example(node: Node) -> Any:
+    return node.meta.get("example_value")
 
 
 def _called(target: Any) -> str:

@@ -167,6 +167,33 @@ def test_inputs_that_share_memory_in_another_place(backend):
         torch.testing.assert_close(outcomes[1], outcomes[0], rtol=0, atol=0)
 
 
+PARTS_OF_SHARED = (
+    lambda part: part[0],
+    lambda part: (part[1:], part[:1]),
+    lambda part: part.view(2, 2).t(),
+    lambda part: (part + 1, part[0] * 2, part),
+)
+
+
+@pytest.mark.parametrize("backend", slow_but(["aot_eager", "native", "inductor"], "aot_eager"))
+def test_results_that_are_views_of_inputs_that_share_memory(backend):
+    for view in PARTS_OF_SHARED:
+
+        def write(base, part, view=view):
+            base.add_(1)
+            return view(part)
+
+        found = []
+        for run in (write, torchmux.compile(write, backend=backend)):
+            base = torch.arange(8.0)
+            results = run(base, base[2:6])
+            results = results if isinstance(results, tuple) else (results,)
+            assert base.tolist() == list(range(1, 9))
+            base.add_(1)  # which is seen in views
+            found.append([(result.tolist(), result.storage_offset(), result.stride()) for result in results])
+        assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "native", "inductor"])
 def test_inputs_that_share_memory_otherwise_are_refused_under_strict(backend):
     compiled = torchmux.compile(writes_to_both, backend=backend, strict=True)
