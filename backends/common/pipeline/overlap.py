@@ -10,7 +10,7 @@ Inputs may share memory as well.  Code that writes to one of them was compiled f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +22,7 @@ from torchmux import torch_internals as internals
 from . import aliasing
 
 PART_OF_SHARED = "a result is a view of inputs that share memory, to one of which the graph writes"
+PART_OF_SYMBOLIC = "a result is a view, with symbolic sizes, of an input to which the graph writes"
 REASON = "the graph writes to a tensor of which several elements lie in one place, or to windows that leave some out"
 
 
@@ -103,18 +104,36 @@ def may_be_returned(gm: GraphModule) -> bool:
     return any("example_value" not in n.meta or is_overlapping(n.meta["example_value"]) for n in results)
 
 
-def returns_parts_of_shared_inputs(gm: GraphModule) -> bool:
-    """Whether a result of a captured graph is a view of inputs that share memory, and the graph writes to one of them.
+def returns_parts_of_written_inputs(gm: GraphModule) -> str | None:
+    """Why AOTAutograd gets a captured graph wrong that returns a view of an input to which it writes, if it does.
 
-    AOTAutograd puts one tensor of all their memory in the place of such inputs.  It makes such a result by the steps
-    that led to it from the one input, which lead from all of the memory to another place.
+    It makes such a result anew from the input.  Where inputs share memory, one tensor of all their memory stands in
+    their place, and the steps that led to the view from the one input lead from there to another place.  Where sizes
+    are symbolic, it takes strides and offset of the view in a copy of the input, which lies in memory otherwise.
     """
-    inputs = [v for n in gm.graph.find_nodes(op="placeholder") if isinstance(v := _example(n), torch.Tensor)]
-    storages = [StorageWeakRef(v.untyped_storage()) for v in inputs]
-    written = {storage for storage, v in zip(storages, inputs, strict=True) if _version(v) > 0}
-    shared = {storage for storage in written if storages.count(storage) > 1}
-    views = [_example(n) for n in gm.graph.output_node().all_input_nodes if n.op != "placeholder"]
-    return any(isinstance(v, torch.Tensor) and StorageWeakRef(v.untyped_storage()) in shared for v in views)
+    written = _storages(n for n in gm.graph.nodes if _is_written(_example(n)))  # ``.data`` counts its own writes
+    inputs = [storage for storage in _storages(gm.graph.find_nodes(op="placeholder")) if storage in written]
+    results = _storages(n for n in gm.graph.output_node().all_input_nodes if n.op != "placeholder")
+    parts = [storage for storage in results if storage in inputs]
+    if any(inputs.count(storage) > 1 for storage in parts):
+        return PART_OF_SHARED
+    return PART_OF_SYMBOLIC if parts and _has_symbols(gm) else None
+
+
+def _storages(nodes: Iterable[Node]) -> list[StorageWeakRef]:
+    values = (_example(n) for n in nodes)
+    return [StorageWeakRef(v.untyped_storage()) for v in values if isinstance(v, torch.Tensor)]
+
+
+def _is_written(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and _version(value) > 0
+
+
+def _has_symbols(gm: GraphModule) -> bool:
+    """Whether some size, stride or number of a captured graph is symbolic."""
+    values = [_example(n) for n in gm.graph.find_nodes(op="placeholder")]
+    numbers = (n for v in values for n in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,)))
+    return any(isinstance(n, torch.SymInt) for n in numbers)
 
 
 def _example(node: Node) -> Any:

@@ -194,6 +194,24 @@ def test_results_that_are_views_of_inputs_that_share_memory(backend):
         assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("backend", slow_but(["aot_eager", "native", "inductor"], "aot_eager"))
+@pytest.mark.parametrize("grad", [False, True])
+def test_results_that_are_views_of_an_input_of_any_size(backend, grad):
+    def write(x):
+        x[0] = 5
+        return x.reshape(-1)[1:3]
+
+    compiled = torchmux.compile(write, backend=backend)
+    for count in (4, 5, 6):
+        for begin, step in ((0, 1), (2, 1), (0, 2)):
+            found = []
+            for run in (write, compiled):
+                base = torch.arange(20.0, requires_grad=grad) * 1
+                result = run(base[begin : begin + count * step : step])
+                found.append((result.tolist(), result.storage_offset(), result.stride(), base.tolist()))
+            assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "native", "inductor"])
 def test_inputs_that_share_memory_otherwise_are_refused_under_strict(backend):
     compiled = torchmux.compile(writes_to_both, backend=backend, strict=True)
