@@ -286,3 +286,23 @@ def test_each_element_of_windows_has_its_gradient(program, backend):
 
     found = gradient(torchmux.compile(WINDOWS[program], backend=backend))
     torch.testing.assert_close(found, gradient(WINDOWS[program]))
+
+
+def _one_of_several(x):
+    part = (x * 2).unbind(0)[1]
+    part.mul_(2)
+    return part + 1
+
+
+def _made_without_gradients(x):
+    y = x * 2
+    with torch.no_grad():
+        part = y[1:]
+    return part.mul_(2)
+
+
+@pytest.mark.parametrize("f", [_one_of_several, _made_without_gradients])
+def test_views_that_eager_refuses_to_write_to(f):
+    for run in (f, torchmux.compile(f, backend="aot_eager")):
+        with pytest.raises(RuntimeError, match="is being modified inplace"):
+            run(torch.ones(3, requires_grad=True) * 1)
