@@ -16,9 +16,40 @@ def inlined(builder, code, function, arguments):
     ``arguments`` are what it would be called with: ("local", name) for the value of a local, ("cell", name) for a cell.
     It returns for both.  The globals that it reads become constants.
     """
+    body = _body(builder, code, function, arguments)
+    builder.extend(body or ())
+    return body is not None
+
+
+def inlined_ahead(builder, code, function, arguments):
+    """The same where the code goes on, with what ``function`` returns on its stack and its locals unbound."""
+    body = _body(builder, code, function, arguments)
+    if body is None:
+        return False
+    end = Instruction("NOP", positions=builder.positions)
+    names = {}
+    for instruction in body:
+        builder.extend([instruction])
+        if instruction.op == "RETURN_CONST":
+            instruction.op = "LOAD_CONST"
+            builder.emit("JUMP_FORWARD", end, target=end)
+        elif instruction.op == "RETURN_VALUE":
+            instruction.op, instruction.argval, instruction.target = "JUMP_FORWARD", end, end
+        elif instruction.op == "STORE_FAST":
+            names[instruction.argval] = True
+    builder.extend([end])
+    for name in names:  # the frame is not to keep what is in it alive; not on each way is something in it
+        builder.emit("LOAD_CONST", None)
+        builder.emit("STORE_FAST", name)
+        builder.emit("DELETE_FAST", name)
+    return True
+
+
+def _body(builder, code, function, arguments):
+    """The instructions of ``function`` with the locals of ``code``; None if it cannot be inlined."""
     own = getattr(function, "__code__", None)
     if own is None or own.co_flags & (GENERATOR_FLAGS | _OTHER_WAYS_TO_PASS) or own.co_cellvars or own.co_freevars:
-        return False
+        return None
     loads = {
         parameter: _load(code, kind, name) for parameter, (kind, name) in zip(own.co_varnames, arguments, strict=False)
     }
@@ -30,23 +61,22 @@ def inlined(builder, code, function, arguments):
         body.append(instruction)
         kind = KINDS[OPMAP[instruction.op]]
         if instruction.op in _NEEDS_ITS_GLOBALS:
-            return False
+            return None
         if instruction.op == "LOAD_GLOBAL":
             body.extend(_constant(instruction, function.__globals__))
         elif kind == FAST:
             if (found := _half(instruction.op, instruction.argval, loads)) is None:
-                return False
+                return None
             instruction.op, instruction.argval = found
         elif kind == FAST_PAIR:
             ops = TABLE.PAIRS[instruction.op]
             halves = [_half(op, name, loads) for op, name in zip(ops, instruction.argval, strict=True)]
             if None in halves:
-                return False
+                return None
             instruction.arg = None
             (instruction.op, instruction.argval), second = halves
             body.append(Instruction(second[0], None, second[1], None, instruction.handler, instruction.positions))
-    builder.extend(body)
-    return True
+    return body
 
 
 def _load(code, kind, name):

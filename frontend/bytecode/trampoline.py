@@ -12,7 +12,7 @@ from .build import (
     plain_attribute,
 )
 from .effects import NULL, VALUE, after, in_handler, stack_shapes
-from .inline import inlined
+from .inline import inlined, inlined_ahead
 from .instruction import TERMINATORS, Handler, two_cells
 from .liveness import live_locals
 from .normalize import normalize
@@ -65,7 +65,7 @@ def break_trampoline(code, frame_fn, args, index, stack, locals_, resumes, may_e
     start = entry_index(program.instructions, index)
     builder = Builder(program.instructions[start].positions)
     away = _begin(builder, code, home)
-    _call_frame(builder, code, frame_fn, args)
+    _run_frame(builder, code, frame_fn, args)
     if may_end:
         builder.return_if_first()
     _restore_state(builder, code, stack, locals_)
@@ -94,7 +94,7 @@ def eager_trampoline(code, captured, index, cuts, resumes, may_end=False, home=N
     if captured is not None:
         frame_fn, args, stack, locals_ = captured
         away = _begin(builder, code, home)
-        _call_frame(builder, code, frame_fn, args)
+        _run_frame(builder, code, frame_fn, args)
         if may_end:
             builder.return_if_first()
         _restore_state(builder, code, stack, locals_)
@@ -221,6 +221,12 @@ def _begin(builder, code, home):
     """What comes first; returns the jump to take in other globals than its own, and what to call there."""
     builder.prologue(code.co_cellvars, len(code.co_freevars))
     return None if home is None else (builder.jump_unless_globals(home[0]), home[1])
+
+
+def _run_frame(builder, code, frame_fn, args):
+    """Push what the captured part returns."""
+    if not inlined_ahead(builder, code, frame_fn, args):
+        _call_frame(builder, code, frame_fn, args)
 
 
 def _call_frame(builder, code, frame_fn, args):

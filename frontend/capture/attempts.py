@@ -7,6 +7,7 @@ because the graph breaks, the trace is discarded, and the next attempt begins wi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -234,12 +235,13 @@ def run(
         GraphBreak: all ``MOST`` attempts started again.
         RuntimeError: an attempt would repeat with the same assumptions, which is a bug in the tracer.
     """
-    assumptions, reason = first, ""
+    assumptions, reason, handled = first, "", sys.exception()
     for number in range(1, MOST + 1):
         try:
             result = attempt(assumptions)
         except Restart as restart:
             following, reason = restart.next(assumptions), restart.reason
+            _let_go(restart, handled)
             if following == assumptions:
                 raise RuntimeError(f"attempt {number} starts again without a change: {reason}") from restart
             remember(restart)
@@ -252,6 +254,24 @@ def run(
             _log(frame, number, "is captured", "")
             return result
     raise GraphBreak(breaks.TOO_DEEP, f"{MOST} attempts to capture the frame all started again; the last one: {reason}")
+
+
+def _let_go(restart: Restart, handled: BaseException | None) -> None:
+    """Let go of the frames of what ended an attempt, which hold what the program's variables refer to.
+
+    What captures keep of an attempt may lead to where it stopped.  ``handled`` is the program's own exception.
+    """
+    pending: list[BaseException | None] = [restart]
+    while pending:
+        error = pending.pop()
+        if error is None or error is handled or error.__traceback__ is None:
+            continue
+        error.__traceback__ = None
+        pending += [error.__cause__, error.__context__]
+        if isinstance(error, BreakFound):
+            pending.append(error.stop.broke)
+        if isinstance(error, GraphBreak):
+            pending.append(error.cause)
 
 
 def _log(frame: str, number: int, outcome: str, reason: str) -> None:

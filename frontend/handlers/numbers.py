@@ -120,6 +120,37 @@ for _function in (math.isfinite, math.isinf, math.isnan):
     _finite(_function)
 
 
+@handles(math.isclose)
+def isclose(tr: Tracer, *args: Value, **kwargs: Value) -> Value:
+    """As Python computes it, where one of the numbers changes."""
+    values = [v.call_method(tr, "__float__", [], {}) if isinstance(v, TensorValue) else v for v in args]
+    rel_tol, abs_tol = kwargs.get("rel_tol", ConstValue(1e-9)), kwargs.get("abs_tol", ConstValue(0.0))
+    numbers = [*values, rel_tol, abs_tol]
+    is_plain = len(values) == 2 and kwargs.keys() <= {"rel_tol", "abs_tol"} and all(map(_is_known_finite, numbers))
+    if not is_plain or not any(isinstance(value, SymValue) for value in numbers):
+        return tr.fold(math.isclose, [v.const(tr) for v in values], {n: v.const(tr) for n, v in kwargs.items()})
+    left, right, rel_tol, abs_tol = (v if v.pytype() is float else FUNCTIONS[torch.sym_float](tr, v) for v in numbers)
+    zero = ConstValue(0.0)
+
+    def holds(symbol: str, a: Value, b: Value) -> bool:
+        return tr.compare(symbol, a, b).truth(tr)
+
+    if holds("<", rel_tol, zero) or holds("<", abs_tol, zero):
+        raise Raised(tr.make_exception(ValueError, "tolerances must be non-negative"))
+    if holds("==", left, right):
+        return ConstValue(True)
+    apart = tr.binary("-", right, left) if holds("<", left, right) else tr.binary("-", left, right)
+    sizes = (value if holds(">", value, zero) else tr.unary("-", value) for value in (right, left))
+    near = any(holds("<=", apart, tr.binary("*", rel_tol, size)) for size in sizes)
+    return ConstValue(near or holds("<=", apart, abs_tol))
+
+
+def _is_known_finite(value: Value) -> bool:
+    if isinstance(value, SymValue):
+        return _is_finite(value)
+    return isinstance(value, ConstValue) and type(value.value) in (int, float) and math.isfinite(value.value)
+
+
 @handles(math.isqrt)
 def isqrt(tr: Tracer, value: Value) -> Value:
     if isinstance(value, SymValue) and value.pytype() is int and not tr.depends_on_data(value.sym):

@@ -40,8 +40,9 @@ def link_to(session: weakref.ref[Any], code: types.CodeType) -> list[Link]:
 
 
 def _skipped(function: Any) -> Any:
-    ti.set_code_exec_strategy(function.__code__, _AS_IT_IS)
-    return from_its_first_instruction(function)
+    made = from_its_first_instruction(function)  # whose code is another
+    ti.set_code_exec_strategy(made.__code__, _AS_IT_IS)
+    return made
 
 
 def _unlinked(link: list[Link], session: weakref.ref[Any], code: types.CodeType) -> Link:

@@ -373,7 +373,10 @@ class GraphRecorder(SymbolicNumbers):
             return GraphBreak(breaks.DYNAMIC_OUTPUT, f"{name}", error)
         if isinstance(error, (_FAKE_ERRORS["unsupported"], NotImplementedError)):
             return GraphBreak(breaks.NO_FAKE, f"{name}: {error}", error)
-        return GraphBreak(breaks.OPERATOR_FAILED, f"{name}: {type(error).__name__}: {error}", error)
+        failed = GraphBreak(breaks.OPERATOR_FAILED, f"{name}: {type(error).__name__}: {error}", error)
+        # whether a view may be written to is not handed on from a graph to the instruction that writes
+        failed.whole_frame = "is being modified inplace" in str(error)
+        return failed
 
     def wrap_result(self, result: Any, node: Any) -> Value:
         """The value of an operator's result; elements of a tuple get their own nodes."""

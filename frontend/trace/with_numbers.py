@@ -114,10 +114,14 @@ def stacked(tr: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]
     None where the data holds no tensors, or is not understood.
     """
     data = args[-1]
-    if not isinstance(data, (ListValue, TupleValue)) or kwargs.keys() - {"dtype"} or tr.region is not None:
-        return None
     leaves: list[Value] = []
     shape = _shape(tr, data, leaves)
+    if target == "new_tensor" and any(isinstance(leaf, SymValue) for leaf in leaves) and len(args) == 2:
+        like = args[0].example  # type: ignore[attr-defined]
+        made = {"dtype": ConstValue(like.dtype), "device": ConstValue(like.device), **kwargs}
+        return tr.emit("call_function", torch.tensor, [data], made)
+    if not isinstance(data, (ListValue, TupleValue)) or kwargs.keys() - {"dtype"} or tr.region is not None:
+        return None
     tensors = [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
     if shape is None or not tensors or not all(map(_is_part, leaves)):
         return None

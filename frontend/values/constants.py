@@ -303,9 +303,21 @@ class SymValue(GraphValue):
         return tr.decide(self.sym, self.node)
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        if self.pytype() is not bool and name in ("real", "numerator") and self.has(name):
-            return self
+        if self.pytype() is not bool and self.has(name):
+            if name in ("real", "numerator"):
+                return self
+            if name in ("imag", "denominator"):  # which depend on no number
+                return ConstValue(getattr(self.pytype()(1), name))
+            if name == "conjugate":
+                from .builtin_methods import BuiltinMethodValue
+
+                return BuiltinMethodValue(self, self.pytype(), name)
         return ConstValue(self.const(tr)).getattr(tr, name)
+
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "conjugate" and self.pytype() is not bool and not args and not kwargs:
+            return self
+        return super().call_method(tr, name, args, kwargs)
 
     def has(self, name: str) -> bool:
         """Whether there is such an attribute, which does not depend on the number."""

@@ -178,8 +178,8 @@ def through_autograd(
         raise StaysInTorch(overlap.REASON)
     if returns_views_of_subclasses(gm):
         raise StaysInTorch(VIEW_OF_SUBCLASS)
-    if overlap.returns_written_views(gm):
-        raise StaysInTorch(overlap.WRITTEN_VIEW)
+    if (reason := overlap.returns_parts_of_written_inputs(gm)) is not None:
+        raise StaysInTorch(reason)
     settings: dict[str, Any] = {"training": training, "strict": strict, "whole": whole}
     if training:  # of inference, only what the short way cannot do comes here
         with contextlib.suppress(_ReturnsWhatItWrites):

@@ -10,7 +10,8 @@ Inputs may share memory as well.  Code that writes to one of them was compiled f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,8 +22,9 @@ from torchmux import torch_internals as internals
 
 from . import aliasing
 
+PART_OF_SHARED = "a result is a view of inputs that share memory, to one of which the graph writes"
+PART_OF_SYMBOLIC = "a result is a view, with symbolic sizes, of an input to which the graph writes"
 REASON = "the graph writes to a tensor of which several elements lie in one place, or to windows that leave some out"
-WRITTEN_VIEW = "a result is a view, with symbolic sizes, of an input that the graph writes to"
 
 
 def is_overlapping(value: Any) -> bool:
@@ -103,26 +105,42 @@ def may_be_returned(gm: GraphModule) -> bool:
     return any("example_value" not in n.meta or is_overlapping(n.meta["example_value"]) for n in results)
 
 
-def returns_written_views(gm: GraphModule) -> bool:
-    """Whether a result shows an input that a captured graph has written to, by a view with symbolic numbers.
+def returns_parts_of_written_inputs(gm: GraphModule) -> str | None:
+    """Why AOTAutograd gets a captured graph wrong that returns a view of an input to which it writes, if it does.
 
-    AOTAutograd does not repeat such a view on the input: it reads the input at the sizes, strides and offset that the
-    view has of the new values, whose memory may be another order of elements, and begins elsewhere.
+    It makes such a result anew from the input.  Where inputs share memory, one tensor of all their memory stands in
+    their place, and the steps that led to the view from the one input lead from there to another place.  Where sizes
+    are symbolic, it takes strides and offset of the view in a copy of the input, which lies in memory otherwise, unless
+    no view on the way to it has a number among its arguments.
     """
-    inputs = {}
-    for node in gm.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("example_value")
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided and _version(value) > 0:
-            inputs[StorageWeakRef(value.untyped_storage())] = value
-    for node in gm.graph.output_node().all_input_nodes if inputs else ():
-        value = node.meta.get("example_value")
-        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-            continue
-        numbers = (*value.shape, *value.stride(), value.storage_offset())
-        shared = inputs.get(StorageWeakRef(value.untyped_storage()))
-        if shared is not None and not all(type(n) is int for n in numbers) and not _is_repeated(node):
-            return True
-    return False
+    written = _storages(n for n in gm.graph.nodes if _is_written(_example(n)))  # ``.data`` counts its own writes
+    inputs = [storage for storage in _storages(gm.graph.find_nodes(op="placeholder")) if storage in written]
+    results = [n for n in gm.graph.output_node().all_input_nodes if n.op != "placeholder"]
+    if any(inputs.count(storage) > 1 for storage in _storages(results)):
+        return PART_OF_SHARED
+    others = [n for n in results if not _is_repeated(n)] if inputs and _has_symbols(gm) else []
+    return PART_OF_SYMBOLIC if any(storage in inputs for storage in _storages(others)) else None
+
+
+def _storages(nodes: Iterable[Node]) -> list[StorageWeakRef]:
+    values = (_example(n) for n in nodes)
+    dense = (v for v in values if isinstance(v, torch.Tensor) and v.layout is torch.strided)
+    return [StorageWeakRef(v.untyped_storage()) for v in dense]
+
+
+def _is_written(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and _version(value) > 0
+
+
+def _has_symbols(gm: GraphModule) -> bool:
+    """Whether some size, stride or number of a captured graph is symbolic."""
+    values = [_example(n) for n in gm.graph.find_nodes(op="placeholder")]
+    numbers = (n for v in values for n in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,)))
+    return any(isinstance(n, torch.SymInt) for n in numbers)
+
+
+def _example(node: Node) -> Any:
+    return node.meta.get("example_value")
 
 
 _WITHOUT_NUMBERS = frozenset(
@@ -143,11 +161,17 @@ _WITHOUT_NUMBERS = frozenset(
 )
 
 
+_IN_PLACE = frozenset(
+    getattr(operator, f"__i{name}__")
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+)
+
+
 def _is_repeated(node: Node) -> bool:
-    """Whether all views between an input and ``node`` have no sizes among their arguments."""
+    """Whether no view between an input and ``node`` has a size among its arguments."""
     while node.op in ("call_function", "call_method") and node.all_input_nodes:
         name = _called(node.target)
-        in_place = name.endswith("_") and not name.endswith("__")
+        in_place = node.target in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
         if not in_place and name.rstrip("_") not in _WITHOUT_NUMBERS:
             return False
         node = node.all_input_nodes[0]

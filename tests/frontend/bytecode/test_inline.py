@@ -1,10 +1,11 @@
 """The body of a frame function stands in the code that replaces a frame."""
 
+import sys
 import types
 
 import pytest
 
-from torchmux.frontend.bytecode import return_trampoline
+from torchmux.frontend.bytecode import break_trampoline, normalize, return_trampoline
 
 FACTOR = 3
 
@@ -104,3 +105,36 @@ def test_what_cannot_stand_elsewhere_is_called(frame_fn):
     function, code = replaced(plain, frame_fn, [("local", "a"), ("local", "b")])
     assert function(1, 2) == frame_fn(1, 2)
     assert frame_fn in code.co_consts
+
+
+def look(kept):
+    return kept, sorted(sys._getframe(1).f_locals)
+
+
+def goes_on(a, b):
+    kept = a + b
+    return look(kept)
+
+
+def returns_on_each_way(first, second):
+    total = first
+    if second > 1:
+        more = total + second
+        return (more,)
+    return (total,)
+
+
+def returns_a_constant(first, second):
+    return ("constant",)
+
+
+@pytest.mark.parametrize("frame_fn", [returns_on_each_way, returns_a_constant])
+@pytest.mark.parametrize("given", [(1, 2), (5, 0)])
+def test_ahead_of_a_break_only_its_results_remain(frame_fn, given):
+    instructions = normalize(goes_on.__code__).instructions
+    index = 1 + next(at for at, each in enumerate(instructions) if "STORE_FAST" in each.op)
+    arguments = [("local", "a"), ("local", "b")]
+    code = break_trampoline(goes_on.__code__, frame_fn, arguments, index, [], ["kept"], None)
+    function = types.FunctionType(code, globals())
+    assert function(*given) == (*frame_fn(*given), ["kept"])
+    assert frame_fn not in code.co_consts

@@ -173,3 +173,54 @@ def test_a_trace_keeps_nothing_until_the_garbage_collector_runs(ends):
         assert reference() is None
     finally:
         gc.enable()
+
+
+class Factor:
+    def __init__(self, number):
+        self.number = number
+
+
+def breaks_in_a_row(x, factor):
+    y = x * factor.number
+    torchmux.graph_break()
+    z = y.sum().item()
+    torchmux.graph_break()
+    return y * z
+
+
+def breaks_in_a_loop(x, factor):
+    for _ in range(3):
+        x = x + factor.number
+        torchmux.graph_break()
+    return x
+
+
+@pytest.mark.parametrize("function", [breaks_in_a_row, breaks_in_a_loop])
+def test_attempts_that_started_again_keep_no_argument(function):
+    compiled = torchmux.compile(function, backend="eager")
+    gc.disable()
+    try:
+        for number in (1, 2, 3):
+            factor = Factor(number)
+            gone = weakref.ref(factor)
+            compiled(torch.ones(2), factor)
+            del factor
+            assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_the_exception_that_the_program_handles_keeps_its_traceback():
+    def function(x):
+        try:
+            raise ValueError("the program's")
+        except ValueError as error:
+            return inner(x), error.__traceback__ is not None
+
+    def inner(x):
+        y = x + 1
+        torchmux.graph_break()
+        return y * 2
+
+    compiled = torchmux.compile(function, backend="eager")
+    assert compiled(torch.ones(2))[1]

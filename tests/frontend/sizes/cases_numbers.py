@@ -318,6 +318,26 @@ def float_without_a_numerator(x, k):
         return x, str(error)
 
 
+@case(numbers(0.5, 3, 0.25, 4, 0.75, -5), compiles=5)
+def parts_of_a_number(x, k):
+    return x * k.real + k.imag, k.conjugate() * 2, k.real, k.imag
+
+
+@case(numbers(2, 3, 5, -4))
+def ratio_of_a_whole_number(x, n):
+    return x * n.numerator, n.denominator, x.new_tensor(n), x.new_tensor([n, n + 1], dtype=torch.int64)
+
+
+@case(floats(0.25, 0.5, 0.75, 1.5))
+def float_as_a_tensor_like_another(x, k):
+    return x.double().new_tensor([k, 1]), x.new_tensor(k * 9, dtype=torch.int64), x.new_tensor(k)
+
+
+@case(floats(0.5, 0.25, 0.75, 0.3, 0.30000001, 0.9, 0.1), compiles=5)
+def float_nearly_another(x, k):
+    return x * 2 if math.isclose(k, 0.3, rel_tol=1e-6) else x + 1, math.isclose(k, -5.0, abs_tol=1e-3)
+
+
 @case(lambda: [(filled(n, 6),) for n in (3, 4, 5, 1)], compiles=3)
 def comparison_as_a_number(x):
     full = x.shape[0] > 2

@@ -167,6 +167,51 @@ def test_inputs_that_share_memory_in_another_place(backend):
         torch.testing.assert_close(outcomes[1], outcomes[0], rtol=0, atol=0)
 
 
+PARTS_OF_SHARED = (
+    lambda part: part[0],
+    lambda part: (part[1:], part[:1]),
+    lambda part: part.view(2, 2).t(),
+    lambda part: (part + 1, part[0] * 2, part),
+)
+
+
+@pytest.mark.parametrize("backend", slow_but(["aot_eager", "native", "inductor"], "aot_eager"))
+def test_results_that_are_views_of_inputs_that_share_memory(backend):
+    for view in PARTS_OF_SHARED:
+
+        def write(base, part, view=view):
+            base.add_(1)
+            return view(part)
+
+        found = []
+        for run in (write, torchmux.compile(write, backend=backend)):
+            base = torch.arange(8.0)
+            results = run(base, base[2:6])
+            results = results if isinstance(results, tuple) else (results,)
+            assert base.tolist() == list(range(1, 9))
+            base.add_(1)  # which is seen in views
+            found.append([(result.tolist(), result.storage_offset(), result.stride()) for result in results])
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("backend", slow_but(["aot_eager", "native", "inductor"], "aot_eager"))
+@pytest.mark.parametrize("grad", [False, True])
+def test_results_that_are_views_of_an_input_of_any_size(backend, grad):
+    def write(x):
+        x[0] = 5
+        return x.reshape(-1)[1:3]
+
+    compiled = torchmux.compile(write, backend=backend)
+    for count in (4, 5, 6):
+        for begin, step in ((0, 1), (2, 1), (0, 2)):
+            found = []
+            for run in (write, compiled):
+                base = torch.arange(20.0, requires_grad=grad) * 1
+                result = run(base[begin : begin + count * step : step])
+                found.append((result.tolist(), result.storage_offset(), result.stride(), base.tolist()))
+            assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "native", "inductor"])
 def test_inputs_that_share_memory_otherwise_are_refused_under_strict(backend):
     compiled = torchmux.compile(writes_to_both, backend=backend, strict=True)
@@ -241,3 +286,23 @@ def test_each_element_of_windows_has_its_gradient(program, backend):
 
     found = gradient(torchmux.compile(WINDOWS[program], backend=backend))
     torch.testing.assert_close(found, gradient(WINDOWS[program]))
+
+
+def _one_of_several(x):
+    part = (x * 2).unbind(0)[1]
+    part.mul_(2)
+    return part + 1
+
+
+def _made_without_gradients(x):
+    y = x * 2
+    with torch.no_grad():
+        part = y[1:]
+    return part.mul_(2)
+
+
+@pytest.mark.parametrize("f", [_one_of_several, _made_without_gradients])
+def test_views_that_eager_refuses_to_write_to(f):
+    for run in (f, torchmux.compile(f, backend="aot_eager")):
+        with pytest.raises(RuntimeError, match="is being modified inplace"):
+            run(torch.ones(3, requires_grad=True) * 1)
