@@ -6,11 +6,9 @@ release that moves a name is noticed here and nowhere else.  Importing it import
 
 The map, by topic:
 
-* ``frame_hook``: the PEP 523 hook in C, its answers and the entries that it keeps
-* ``guards``: what torch checks in C++
+* ``frame_hook``: the PEP 523 hook in C, its answers and the entries that it keeps; guards that torch checks in C++
 * ``distributed``: distributed tensors, and what torch's distributed wrappers tell about a call
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
-* ``fake_answers``: what operators made of fake tensors, for the next layer that is alike
 * ``fake_results``: operators whose fake results have other dtypes than their real ones, or that refuse some dtypes
 * ``shape_env``: symbolic sizes and what is known of them
 * ``modes``: grad mode, autocast, dispatch and function modes, default devices
@@ -25,7 +23,7 @@ The map, by topic:
 
 These stand for themselves and are imported by name: ``symbolic_tensors`` (``torch.tensor`` of symbolic sizes),
 ``tracer_stand_in`` and ``inductor_stand_in`` (captures and traces without importing ``torch._dynamo`` and
-``torch._inductor``), and ``stand_in``, on which both are built.
+``torch._inductor``), and ``stand_in``, on which both are built; ``fake_answers`` is the memory of ``fake_results``.
 """
 
 from __future__ import annotations
@@ -94,7 +92,10 @@ from .fake_tensors import (
 from .frame_hook import (
     FrameAction,
     FrameExecStrategy,
+    GlobalStateGuard,
     RootGuardManager,
+    TensorGuards,
+    dispatch_keys,
     drop_entry,
     has_buckets,
     keep_order_of_entries,
@@ -105,7 +106,6 @@ from .frame_hook import (
     set_eval_frame,
 )
 from .functorch import are_transforms_active, beneath_functionalization, is_batched, is_functorch_active
-from .guards import GlobalStateGuard, TensorGuards, dispatch_keys
 from .memory import (
     addresses_equal,
     copied_together,

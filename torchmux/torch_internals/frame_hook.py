@@ -1,12 +1,17 @@
-"""The PEP 523 hook in C: what it asks, what it takes for an answer, and the entries that it keeps."""
+"""The PEP 523 hook in C: what it asks, what it takes for an answer, the entries that it keeps, and guards in C++."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+import torch
 from torch._C._dynamo import eval_frame
-from torch._C._dynamo.guards import RootGuardManager as RootGuardManager
+from torch._C._dynamo.guards import (
+    GlobalStateGuard as GlobalStateGuard,
+    RootGuardManager as RootGuardManager,
+    TensorGuards as TensorGuards,
+)
 
 FrameAction = eval_frame._FrameAction
 FrameExecStrategy = eval_frame._FrameExecStrategy
@@ -51,3 +56,8 @@ def retired_guard_class() -> type | None:
     """
     guards = sys.modules.get("torch._dynamo.guards")
     return None if guards is None else guards.DeletedGuardManagerWrapper
+
+
+def dispatch_keys(tensor: Any) -> int:
+    """The dispatch keys of a tensor's own, as the bits in which torch keeps them."""
+    return torch._C._dispatch_keys(tensor).raw_repr()
