@@ -575,6 +575,39 @@ static bool small_products(f32* out, const f32* x, i64 lx, bool tx, const f32* y
   return true;
 }
 #endif
+// Matrices of a batch times a vector each, which the library begins anew for every matrix.  Element (i, l) of a matrix is at
+// i * rows + l * next, one of which is 1.  False where the library is as fast, or a vector does not lie in a row.
+#define SMALL_MATRIX 2048
+template <class T> INLINE bool times_vectors(T*, const T*, i64, i64, i64, const T*, i64, i64, i64, i64, i64, i64) { return false; }
+template <class M> INLINE f32v column_sums(const f32* at, i64 next, const f32* x, i64 step, i64 k, M m) {
+  f32v sums[FOLDS] = ALIKE(f32v{});
+  i64 l = 0;
+  for (; l + FOLDS <= k; l += FOLDS)
+    for (int u = 0; u < FOLDS; u++) sums[u] = fma(load(at + (l + u) * next, m), splat(x[(l + u) * step]), sums[u]);
+  for (; l < k; l++) sums[0] = fma(load(at + l * next, m), splat(x[l * step]), sums[0]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+template <int R> INLINE void row_sums(f32* out, const f32* at, i64 rows, const f32* x, i64 k) {
+  f32v sums[R]; for (auto& sum : sums) sum = f32v{};
+  sweep(0, k, [&] (i64 l, auto m) INLINE_LAMBDA {
+    f32v each = load(x + l, m);
+    for (int r = 0; r < R; r++) sums[r] = fma(load(at + r * rows + l, m), each, sums[r]);
+  });
+  for (int r = 0; r < R; r++) out[r] = total(sums[r]);
+}
+static bool times_vectors(f32* out, const f32* a, i64 rows, i64 next, i64 sa, const f32* v, i64 step, i64 sv, i64 m, i64 k, i64 from, i64 to) {
+  if (m * k > SMALL_MATRIX || (next != 1 && rows != 1) || (next == 1 && step != 1 && k > 1)) return false;
+  for (i64 b = from; b < to; b++) {
+    const f32* at = a + b * sa, * x = v + b * sv;
+    f32* put = out + b * m;
+    i64 i = 0;
+    if (next == 1) {
+      for (; i + 8 <= m; i += 8) row_sums<8>(put + i, at + i * rows, rows, x, k);
+      for (; i < m; i++) row_sums<1>(put + i, at + i * rows, rows, x, k);
+    } else sweep(0, m, [&] (i64 j, auto lanes) INLINE_LAMBDA { store(put + j, column_sums(at + j, next, x, step, k, lanes), lanes); });
+  }
+  return true;
+}
 // out = x @ y in row-major order: the library's column-major order computes the transposed product of swapped operands.
 template <class T>
 static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, bool ty, i64 m, i64 n, i64 k, i64 batch, i64 sx, i64 sy) {
@@ -591,6 +624,8 @@ static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, boo
   int M = m, N = n, K = k, LX = lx > least_x ? lx : least_x, LY = ly > least_y ? ly : least_y;
   auto some = [&](i64 from, i64 to) {
     if (batch > 1 && small_products(out, x, lx, tx, y, ly, ty, m, n, k, from, to, sx, sy)) return;
+    if (batch > 1 && n == 1 && times_vectors(out, x, tx ? 1 : lx, tx ? lx : 1, sx, y, ty ? 1 : ly, sy, m, k, from, to)) return;
+    if (batch > 1 && m == 1 && times_vectors(out, y, ty ? ly : 1, ty ? 1 : ly, sy, x, tx ? lx : 1, sx, n, k, from, to)) return;
     for (i64 b = from; b < to; b++) gemm(ty ? "T" : "N", tx ? "T" : "N", &N, &M, &K, y + b * sy, &LY, x + b * sx, &LX, out + b * m * n, &N);
   };
   if (batch > 1) parallel(batch, 1 + 200000 / (1 + m * n * k), some); else some(0, 1);
