@@ -108,11 +108,13 @@ _train("snr", lambda a, b: -10 * torch.log10(b.square().sum(-1) / ((a - b).squar
 # --- images -----------------------------------------------------------------------------------------------------------
 _run("hwc-tile-means", lambda x: x.view(24, 10, 32, 10, 3).float().mean((1, 3)), T(240, 320, 3, dtype=u8))
 _run("palette", lambda i, p: p[i.long()], T(241, 319, dtype=u8), T(256, 3, dtype=u8))
-_run("grayscale-bytes", lambda x: (x.float() @ torch.tensor([0.299, 0.587, 0.114])).to(u8), T(240, 321, 3, dtype=u8))
+_run("grayscale-bytes", lambda x: (x.float() @ torch.tensor([0.299, 0.587, 0.114])).to(u8), T(240, 321, 3, dtype=u8),
+     tolerance=1e-2)  # fmt: skip  # a unit where a number is close to a whole one
 _run("alpha-over", lambda a, b: torch.cat((a[..., :3] * a[..., 3:] + b[..., :3] * (1 - a[..., 3:]),
-     a[..., 3:] + b[..., 3:] * (1 - a[..., 3:])), -1), T(121, 161, 4, low=0, high=1), T(121, 161, 4, low=0, high=1))  # fmt: skip
-_run("sobel", lambda x: torch.sqrt(F.conv2d(x, torch.tensor([[[[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]]]]), padding=1) ** 2
-     + F.conv2d(x, torch.tensor([[[[-1.0, -2, -1], [0, 0, 0], [1, 2, 1]]]]), padding=1) ** 2), T(1, 1, 241, 319))  # fmt: skip
+     a[..., 3:] + b[..., 3:] * (1 - a[..., 3:])), -1), *[T(121, 161, 4, low=0, high=1)] * 2)  # fmt: skip
+_SOBEL = torch.tensor([[[[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]]]])
+_run("sobel", lambda x: torch.sqrt(F.conv2d(x, _SOBEL, padding=1) ** 2 + F.conv2d(x, _SOBEL.mT, padding=1) ** 2),
+     T(1, 1, 241, 319))  # fmt: skip
 _run("gamma-lut", lambda x, t: t[x.long()].permute(2, 0, 1), T(240, 321, 3, dtype=u8), T(256))
 _run("normalize-hwc", lambda x: ((x.float() / 255 - torch.tensor([0.485, 0.456, 0.406]))
      / torch.tensor([0.229, 0.224, 0.225])).permute(2, 0, 1)[None].contiguous(), T(224, 224, 3, dtype=u8))  # fmt: skip
@@ -127,8 +129,8 @@ _run("yuv", lambda x: torch.einsum("ij,bjhw->bihw", torch.tensor([[0.299, 0.587,
 _run("patches", lambda x: x.unfold(2, 16, 16).unfold(3, 16, 16).permute(0, 2, 3, 1, 4, 5).reshape(2, 196, 768),
      T(2, 3, 224, 224))  # fmt: skip
 _run("quarter-turns", lambda x: torch.stack([torch.rot90(x, k, (1, 2)) for k in range(4)]), T(3, 97, 97))
-_train("total-variation", lambda x: (x[..., 1:] - x[..., :-1]).abs().mean() + (x[..., 1:, :] - x[..., :-1, :]).abs().mean(),
-       T(2, 3, 121, 127))  # fmt: skip
+_train("total-variation", lambda x: (x[..., 1:] - x[..., :-1]).abs().mean()
+       + (x[..., 1:, :] - x[..., :-1, :]).abs().mean(), T(2, 3, 121, 127))  # fmt: skip
 _train("ssim", lambda a, b: _ssim(a, b), T(2, 3, 64, 67), T(2, 3, 64, 67))
 
 
@@ -164,7 +166,8 @@ _run("popcount", lambda b: sum((b >> k) & 1 for k in range(16)), T(20011, dtype=
 # --- graphs and robots ------------------------------------------------------------------------------------------------
 _EDGES = T(2, 8009, dtype=i64, low=0, high=996)
 _run("mean-messages", lambda x, e: torch.zeros_like(x).index_add(0, e[1], x[e[0]])
-     / torch.zeros(len(x)).index_add(0, e[1], torch.ones(e.shape[1])).clamp(min=1)[:, None], T(997, 64), _EDGES)  # fmt: skip
+     / torch.zeros(len(x)).index_add(0, e[1], torch.ones(e.shape[1])).clamp(min=1)[:, None],
+     T(997, 64), _EDGES)  # fmt: skip
 _train("mean-messages", lambda x, e: torch.zeros_like(x).index_add(0, e[1], x[e[0]]).relu(), T(997, 64), _EDGES)
 _run("max-messages", lambda x, e: torch.full_like(x, -1e9).scatter_reduce(0, e[1][:, None].expand(-1, 64), x[e[0]],
      "amax"), T(997, 64), _EDGES)  # fmt: skip
@@ -212,7 +215,7 @@ _train("quantile-huber", lambda q, t: (lambda d: ((torch.arange(32.0)[:, None] /
        * F.huber_loss(q[:, :, None].expand_as(d), t[:, None].expand_as(d), reduction="none")).mean())(
        t[:, None] - q[:, :, None]), T(64, 32), T(64, 32))  # fmt: skip
 _train("dpo", lambda a, b, c, d: -F.logsigmoid(0.1 * ((a - b) - (c - d))).mean(), *[T(257)] * 4)
-_train("grpo", lambda l, o, r: -((l - o).exp() * ((r - r.mean(1, True)) / (r.std(1, keepdim=True) + 1e-4))[..., None])
+_train("grpo", lambda n, o, r: -((n - o).exp() * ((r - r.mean(1, True)) / (r.std(1, keepdim=True) + 1e-4))[..., None])
        .mean(), T(8, 8, 257), T(8, 8, 257), T(8, 8))  # fmt: skip
 
 
@@ -239,8 +242,8 @@ _train("straight-through", lambda x, s: (lambda q: x + (q - x).detach())((x / s)
 _run("fp8-scale", lambda x: (x / x.abs().amax() * 448).to(torch.float8_e4m3fn).float(), T(257, 513))
 # --- samplers and tokenizers ------------------------------------------------------------------------------------------
 _run("top-p", lambda x: _top_p(x), T(4, 5003))
-_run("min-p", lambda x: x.masked_fill(x.softmax(-1) < 0.05 * x.softmax(-1).amax(-1, keepdim=True), -torch.inf).softmax(-1),
-     T(8, 32003))  # fmt: skip
+_run("min-p", lambda x: x.masked_fill(x.softmax(-1) < 0.05 * x.softmax(-1).amax(-1, keepdim=True), -torch.inf)
+     .softmax(-1), T(8, 32003), tolerance=5e-2)  # fmt: skip  # a number at the limit is kept or not
 _run("repetition", lambda x, t: x.scatter(1, t, torch.where(x.gather(1, t) > 0, x.gather(1, t) / 1.2,
      x.gather(1, t) * 1.2)), T(4, 32003), T(4, 101, dtype=i64, low=0, high=32002))  # fmt: skip
 _run("entropy", lambda x: -(x.softmax(-1) * x.log_softmax(-1)).sum(-1), T(64, 5003))
