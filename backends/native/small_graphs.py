@@ -172,9 +172,8 @@ def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[f
         if spent is None:
             return None
         eager += spent
-    called = sum(
-        name in _LIBRARY or (name in _PRODUCTS and dtype in _HALVES) for listed in passes for name, dtype, *_ in listed.ran
-    )
+    ran = [(name, dtype) for listed in passes for name, dtype, *_ in listed.ran]
+    called = sum(name in _LIBRARY or (name in _PRODUCTS and dtype in _HALVES) for name, dtype in ran)
     return eager, _COMPILED + _COMPILED_GRADIENT * len(leaves) + _CALLED * called
 
 
