@@ -62,24 +62,24 @@ class _How(NamedTuple):
 
 
 @contextlib.contextmanager
-def recurrent_as_in_eager(gm: GraphModule, *, differentiated: bool) -> Iterator[None]:
+def recurrent_as_in_eager(gm: GraphModule, *, differentiated: bool, by_onednn: bool = True) -> Iterator[None]:
     """While this lasts, the recurrent layers of ``gm`` are traced to what eager computes.
 
     Where the graph is ``differentiated``, ATen's own trace of an LSTM on a CPU would call oneDNN's in a form without
-    gradients: ``onednn_lstm`` takes its place.
+    gradients: ``onednn_lstm`` takes its place, or single steps without ``by_onednn``.
     """
     names = {getattr(n.target, "__name__", "") for n in gm.graph.nodes if n.op == "call_function"}
     if not names & _MODES.keys():
         yield
         return
     is_lstms = differentiated and "lstm" in names
-    has_onednn = is_lstms and torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    has_onednn = by_onednn and is_lstms and torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
     onednn = internals.without_onednn() if is_lstms else contextlib.nullcontext()
 
     def change(op: Any, kernels: dict[Any, Any]) -> None:
-        by_onednn = has_onednn and op is torch.ops.aten.lstm.input
+        calls_onednn = has_onednn and op is torch.ops.aten.lstm.input
         for key in kernels.keys() & {internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd}:
-            kernels[key] = functools.partial(_in_one_call, op, kernels[key], by_onednn)
+            kernels[key] = functools.partial(_in_one_call, op, kernels[key], calls_onednn)
 
     operators = [getattr(torch.ops.aten, name).input for name in _MODES]
     with internals.lstm_states_in_shape(), onednn, changed_kernels(operators, change):
