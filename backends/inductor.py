@@ -101,7 +101,7 @@ def _compiled(
         with (
             internals.tracing_with(mode),
             internals.functorch_config().patch(backward_pass_autocast="off"),
-            # Inductor makes the stack of a single state a view of what the operator returned.
+            # Inductor compiles single steps: it was tried with nothing else.
             recurrent_as_in_eager(gm, differentiated=_takes_gradients(), by_onednn=False),
         ):
             compiled = internals.inductor_compile_fx().compile_fx(
