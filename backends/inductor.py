@@ -104,7 +104,8 @@ def _compiled(
         with (
             internals.tracing_with(mode),
             internals.functorch_config().patch(backward_pass_autocast="off"),
-            recurrent_as_in_eager(gm, differentiated=_takes_gradients()),
+            # Inductor compiles single steps: it was tried with nothing else.
+            recurrent_as_in_eager(gm, differentiated=_takes_gradients(), by_onednn=False),
         ):
             compiled = internals.inductor_compile_fx().compile_fx(
                 _as_torchs_own(gm, example_inputs, fakes, len(sizes), frozen),

@@ -1,4 +1,4 @@
-"""Recurrent layers, traced to what eager computes: one call of cuDNN on a GPU, steps elsewhere.
+"""Recurrent layers, traced to what eager computes: one call of cuDNN on a GPU, oneDNN's LSTM on a CPU, or steps.
 
 torch's formulas take ``nn.GRU``, ``nn.LSTM`` and ``nn.RNN`` apart into single steps.  On a GPU, each step is several
 kernels, where cuDNN runs all steps in a few.  The operator ``torchmux::cudnn_rnn`` stands for cuDNN in a trace.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,8 @@ from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
 
+from . import onednn_lstm
+from .apart import apart
 from .pipeline.decompose import changed_kernels
 
 _library = torch.library.Library("torchmux", "FRAGMENT")
@@ -61,21 +62,24 @@ class _How(NamedTuple):
 
 
 @contextlib.contextmanager
-def recurrent_as_in_eager(gm: GraphModule, *, differentiated: bool) -> Iterator[None]:
+def recurrent_as_in_eager(gm: GraphModule, *, differentiated: bool, by_onednn: bool = True) -> Iterator[None]:
     """While this lasts, the recurrent layers of ``gm`` are traced to what eager computes.
 
-    On a CPU, oneDNN's LSTM hands None to its backward pass, which AOTAutograd does not keep; ATen's own is traced
-    instead where the graph is ``differentiated``.
+    Where the graph is ``differentiated``, ATen's own trace of an LSTM on a CPU would call oneDNN's in a form without
+    gradients: ``onednn_lstm`` takes its place, or single steps without ``by_onednn``.
     """
     names = {getattr(n.target, "__name__", "") for n in gm.graph.nodes if n.op == "call_function"}
     if not names & _MODES.keys():
         yield
         return
-    onednn = internals.without_onednn() if differentiated and "lstm" in names else contextlib.nullcontext()
+    is_lstms = differentiated and "lstm" in names
+    has_onednn = by_onednn and is_lstms and torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    onednn = internals.without_onednn() if is_lstms else contextlib.nullcontext()
 
     def change(op: Any, kernels: dict[Any, Any]) -> None:
+        calls_onednn = has_onednn and op is torch.ops.aten.lstm.input
         for key in kernels.keys() & {internals.DispatchKey.CompositeImplicitAutograd, internals.DispatchKey.Autograd}:
-            kernels[key] = functools.partial(_in_one_call, op, kernels[key])
+            kernels[key] = functools.partial(_in_one_call, op, kernels[key], calls_onednn)
 
     operators = [getattr(torch.ops.aten, name).input for name in _MODES]
     with internals.lstm_states_in_shape(), onednn, changed_kernels(operators, change):
@@ -83,13 +87,16 @@ def recurrent_as_in_eager(gm: GraphModule, *, differentiated: bool) -> Iterator[
 
 
 def _in_one_call(
-    op: Any, steps: Callable[..., Any], x: Tensor, states: Any, weights: Sequence[Tensor], *how: Any
+    op: Any, steps: Callable[..., Any], by_onednn: bool, x: Tensor, states: Any, weights: Sequence[Tensor], *how: Any
 ) -> Any:
-    """The layer as one call of cuDNN where eager would make one, and by ``steps`` otherwise."""
+    """The layer as one call of cuDNN or oneDNN where eager would make one, and by ``steps`` otherwise."""
     biases, layers, dropout, training, both_ways, batch_first = how
     state, cell = states if isinstance(states, (tuple, list)) else (states, None)
     sizes = [n for each in (x, state, *weights) for n in each.shape]
-    if (dropout and training) or not all(type(n) is int for n in sizes) or not _has_cudnn(x):
+    is_known, has_cudnn = all(type(n) is int for n in sizes), _has_cudnn(x)
+    if is_known and by_onednn and not has_cudnn and onednn_lstm.is_onednns(x, states, weights):
+        return onednn_lstm.by_layers(x, states, weights, *how)
+    if (dropout and training) or not is_known or not has_cudnn:
         return steps(x, states, weights, *how)
     if torch.is_autocast_enabled(x.device.type) and x.dtype is not torch.float64:
         dtype = torch.get_autocast_dtype(x.device.type)
@@ -159,7 +166,7 @@ def _memory(weights: list[Tensor], a_layer: int, how: _How) -> Tensor:
     key = first.shape[1], a_layer, how, first.dtype, first.device
     places = _places.get(key)
     if places is None:
-        places = _places[key] = _apart(functools.partial(_found_places, [w.shape for w in weights], *key[1:]))
+        places = _places[key] = apart(functools.partial(_found_places, [w.shape for w in weights], *key[1:]))
     begin, unit = first.storage_offset() - places.of_each[0], first.element_size()
     if begin >= 0 and (begin + places.extent) * unit <= first.untyped_storage().nbytes():
         address = first.data_ptr() - places.of_each[0] * unit
@@ -220,27 +227,7 @@ def _layouts(
         results = run_cudnn_rnn(*zeros, a_layer, like(state), cell and like(cell), *how)
         return [(each.shape, each.stride(), each.dtype) for each in results]
 
-    return _apart(run)
-
-
-def _apart(run: Callable[[], Any]) -> Any:
-    """What ``run`` returns in a thread of its own, where no mode of a trace is active."""
-    found: list[Any] = []
-    failed: list[BaseException] = []
-
-    def keep() -> None:
-        try:
-            with torch.no_grad():
-                found.append(run())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=keep, daemon=True)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    return apart(run)
 
 
 def _fake(

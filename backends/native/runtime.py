@@ -16,7 +16,7 @@ from torchmux import logs, torch_internals as internals
 from torchmux.registry.spec import ToolFile
 from torchmux.stages import stage
 
-from ..common import recurrent
+from ..common import onednn_lstm, recurrent
 from ..common.cache.code_or_refusal import Code
 from ..common.pipeline.promises import brought, copied
 from . import faults, targets
@@ -86,6 +86,7 @@ class NativeFunction:
             "ops": torch.ops,
             **internals.functions_in_c,
             "recurrent": recurrent,
+            "onednn_lstm": onednn_lstm,
             "empty": internals.new_on_cpu,
             "array": array,
             "pack": struct.pack,

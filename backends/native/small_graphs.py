@@ -9,7 +9,8 @@ The model lists what torch would run, forward and backward, on fake tensors, and
 
 * what each operator takes however small its tensors are (:data:`_FORWARD`, :data:`_BACKWARD`, :data:`_VIEW`),
 * how much longer torch's kernel takes for each element than ours (:data:`_SLOWER`), or each short row (:data:`_ROWS`),
-* the memory that fusion saves: each operator but the first of a pass reads and writes a tensor more (:data:`_TRAFFIC`).
+* the memory that fusion saves: each operator but the first of a pass reads and writes a tensor more (:data:`_TRAFFIC`),
+  unless a library computes it in either case.
 
 Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,536 elements and to each operator alone,
 on one core of a Xeon (Sapphire Rapids); those of convolutions and of decompositions of matrices to 64 more.  An
@@ -81,8 +82,8 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "_log_softmax": (0, 0), "_log_softmax_backward_data": (0.1, 0.28), "_softmax": (0.25, 0.59),
         "_softmax_backward_data": (0.05, 0.13), "amax": (0, 0.64), "cumsum": (0.1, 0.74),
         "linalg_vector_norm": (0.09, 0.05), "logsumexp": (0, 1.04), "max": (0.73, 0.68), "mean": (0.4, 0.4),
-        "native_group_norm": (0, 0.3), "native_group_norm_backward": (0, 0.3), "native_layer_norm": (0.4, 0.6),
-        "native_layer_norm_backward": (0, 0.7), "sum": (0.04, 0.08), "var": (8.43, 8.51),
+        "native_group_norm": (0, 0.3), "native_group_norm_backward": (0, 0.3), "native_layer_norm": (0, 0.45),
+        "native_layer_norm_backward": (0, 0.45), "sum": (0.04, 0.08), "var": (8.43, 8.51),
         # losses
         "binary_cross_entropy_with_logits": (1.13, 1.71), "huber_loss": (0.08, 0.87), "mse_loss": (0.1, 0.33),
         "mse_loss_backward": (0.1, 0.76), "nll_loss_backward": (0.05, 0.1), "nll_loss_forward": (0.05, 0.05),
@@ -124,6 +125,10 @@ _CALLED = 5.0
 _ORDERING = frozenset(("cummax", "cummin", "kthvalue", "median", "sort", "topk"))
 _LIBRARY = _ORDERING | {name for name in _SLOWER if "linalg" in name or name.startswith("convolution")}
 """What compiled code calls in this way."""
+
+_PRODUCTS = frozenset(("addmm", "bmm", "mm"))
+_HALVES = frozenset((torch.bfloat16, torch.float16))
+"""Of which compiled code leaves products to torch, too."""
 
 _COLUMN = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 1}
 
@@ -167,7 +172,8 @@ def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[f
         if spent is None:
             return None
         eager += spent
-    called = sum(name in _LIBRARY for listed in passes for name, *_ in listed.ran)
+    ran = [(name, dtype) for listed in passes for name, dtype, *_ in listed.ran]
+    called = sum(name in _LIBRARY or (name in _PRODUCTS and dtype in _HALVES) for name, dtype in ran)
     return eager, _COMPILED + _COMPILED_GRADIENT * len(leaves) + _CALLED * called
 
 
@@ -213,8 +219,9 @@ class _Listed(internals.TorchDispatchMode):
             slower = _SLOWER[name][_COLUMN[dtype]]
             if unknown and (slower > 0 or traffic > 0 or name in _ROWS):
                 return math.inf
-            work += 1e-3 * (elements * (slower + (_TRAFFIC if traffic else 0.0)) + by_rows)
-            traffic = 1.0
+            saved = 0.0 if name in _LIBRARY or name in _PRODUCTS else traffic
+            work += 1e-3 * (elements * (slower + saved) + by_rows)
+            traffic = _TRAFFIC
         return fixed + work
 
 
@@ -236,7 +243,8 @@ def _by_rows(name: str, op: Any, args: Any, kwargs: Any) -> float:
         if d not in dims:
             break
         extent *= sizes[d]
-    if len(sizes) - 1 not in dims or not 0 < extent < _VECTOR:
+    longest = _VECTOR if "normalized_shape" in given else _VECTOR - 1
+    if len(sizes) - 1 not in dims or not 0 < extent <= longest:
         return 0.0
     each_row, each_element = _ROWS[name]
     return float(args[0].numel() // extent * (each_row + each_element * extent))

@@ -248,6 +248,8 @@ def _unfold(ctx: Context, a: Value, dim: int, size: int, step: int) -> Value:
     if a.rank == 0:
         raise Unsupported("unfold of a scalar")
     dim %= a.rank
+    if step < size:  # windows share elements
+        ctx.keep(a)
 
     def element(at: Any) -> Any:
         return a.at((*at[:dim], at[dim] * step + at[-1], *at[dim + 1 : -1]))

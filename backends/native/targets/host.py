@@ -211,7 +211,11 @@ _DIRECT = {
     }.items()
     for name in names
     if hasattr(module, function := name.partition(".")[0])
-} | {f"torchmux::{name}": f"recurrent.run_{name}" for name in ("cudnn_rnn", "cudnn_rnn_backward")}  # fmt: skip
+} | {
+    f"torchmux::{name}{way}": f"{module}.run_{name}{way}"
+    for module, name in (("recurrent", "cudnn_rnn"), ("onednn_lstm", "onednn_lstm"))
+    for way in ("", "_backward")
+}  # fmt: skip
 """Functions that do what an operator does in half the time that ``torch.ops`` takes, or less."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -113,6 +114,64 @@ def test_dropout_between_layers_is_traced_in_steps(stand_in):
     assert not stand_in.calls
     torchmux.compile(layer.eval(), backend="aot_eager")(torch.randn(2, 5, 3))
     assert "forward" in stand_in.calls
+
+
+# --- oneDNN's LSTM on a CPU ------------------------------------------------------------------------------------------
+
+TWO = {"batch_first": True, "bidirectional": True, "num_layers": 2}
+
+
+def _step(layer, x, autocast):
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        results, (state, cell) = layer(x)
+    loss = results.float().sin().sum() + (state * cell).float().sum()
+    return [results, state, cell, *torch.autograd.grad(loss, [x, *layer.parameters()])]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "autocast", "backend", "form"),
+    [(torch.float32, False, "aot_eager", TWO), (torch.float32, False, "native", {"bias": False}),
+     (torch.float32, True, "aot_eager", {}), (torch.bfloat16, False, "aot_eager", {})],
+)  # fmt: skip
+def test_an_lstm_in_training_is_eagers(dtype, autocast, backend, form):
+    """To the last bit, as both call oneDNN once for each layer and direction."""
+    layer, x = nn.LSTM(7, 5, **form).to(dtype), torch.randn(4, 3, 7).to(dtype).requires_grad_()
+    compiled = torchmux.compile(layer, backend=backend, fullgraph=True)
+    twin = _Compiled(layer, compiled)
+    for found, expected in zip(_step(twin, x, autocast), _step(layer, x, autocast), strict=True):
+        assert found.stride() == expected.stride()
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    if backend == "native":
+        calls = [call.op for call in torchmux.report(compiled).library_calls]
+        assert {"torchmux.onednn_lstm.default", "torchmux.onednn_lstm_backward.default"} <= set(calls)
+
+
+class _Compiled:
+    def __init__(self, layer, call):
+        self.parameters, self.call = layer.parameters, call
+
+    def __call__(self, x):
+        return self.call(x)
+
+
+def test_an_lstm_whose_input_has_no_gradient_and_whose_weights_are_partly_frozen():
+    layer, x = nn.LSTM(3, 4), torch.randn(2, 5, 3)
+    layer.bias_ih_l0.requires_grad_(False)
+    leaves = [p for p in layer.parameters() if p.requires_grad]
+    expected = torch.autograd.grad(layer(x)[0].sin().sum(), leaves)
+    found = torch.autograd.grad(torchmux.compile(layer, backend="aot_eager")(x)[0].sin().sum(), leaves)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("without", ["onednn", "equal sizes"])
+def test_an_lstm_that_eager_runs_in_steps_is_traced_in_steps(without):
+    layer, x = nn.LSTM(3, 4, proj_size=2 if without == "equal sizes" else 0), torch.randn(2, 5, 3)
+    enabled = without != "onednn"
+    with torch.backends.mkldnn.flags(enabled=enabled), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # oneDNN has no projections
+        compiled = torchmux.compile(layer, backend="native", fullgraph=True)
+        torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+    assert not any("onednn" in str(call.op) for call in torchmux.report(compiled).library_calls)
 
 
 # --- on a GPU ---------------------------------------------------------------------------------------------------------

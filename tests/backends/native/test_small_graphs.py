@@ -62,6 +62,12 @@ def test_an_operator_with_slow_kernels_in_torch_is_compiled_where_tensors_are_la
     assert not is_left(lambda x: x.log_softmax(-1), tensor(1000, 3))  # torch computes short rows one by one
 
 
+def test_what_has_the_same_kernels_or_the_same_library_is_left_in_larger_sizes() -> None:
+    assert is_left(lambda x: F.layer_norm(x, (768,)), tensor(128, 768))
+    given = [torch.randn(64, 256), torch.randn(512, 256), torch.randn(512)]
+    assert is_left(F.linear, *(x.bfloat16().requires_grad_() for x in given))
+
+
 def test_the_setting_and_strict_turn_it_off() -> None:
     assert not is_left(lambda x: x.relu(), tensor(3), strict=True)
     with config.patch(leave_small_graphs=False):

@@ -122,7 +122,7 @@ class _Writer(Writer):
     def _load(self, node: Node, vector: bool) -> str:
         buffer, position = node.attr
         text = super()._load(node, vector)
-        if not text.startswith("gather(") or not isinstance(position, index.Ix):
+        if not text.startswith("gather") or not isinstance(position, index.Ix):
             return text
         assert self.vector is not None
         depth = index.var(self.vector.key, self.vector.size)

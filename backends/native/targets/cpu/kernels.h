@@ -69,15 +69,24 @@ template <class T, class H> struct halves {
 typedef halves<i64, i64h> i64v;
 typedef halves<f64, f64h> f64v;
 template <class V> struct two { V low, high; };
-template <class H, class V> INLINE two<H> split(V v) { two<H> h; __builtin_memcpy(&h, &v, sizeof(V)); return h; }
-template <class H> INLINE i64v split(i64v v) { return v; }
-template <class H> INLINE f64v split(f64v v) { return v; }
 #if defined(__has_builtin) && (LANES == 16 || LANES == 8 || LANES == 4)
 #if __has_builtin(__builtin_shufflevector)
 #define JOINS_IN_REGISTERS
 #endif
 #endif
-// Through memory, where two stores come before one load, takes a processor 15 cycles.
+// Through memory, a store that a load waits for takes a processor 5 to 15 cycles.
+template <class H, class V> INLINE two<H> split(V v) {
+#ifdef JOINS_IN_REGISTERS
+  constexpr int n = sizeof(H) / sizeof(v[0]);
+  if constexpr (n == 8) return {__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15)};
+  else if constexpr (n == 4) return {__builtin_shufflevector(v, v, 0, 1, 2, 3), __builtin_shufflevector(v, v, 4, 5, 6, 7)};
+  else if constexpr (n == 2) return {__builtin_shufflevector(v, v, 0, 1), __builtin_shufflevector(v, v, 2, 3)};
+  else
+#endif
+  { two<H> h; __builtin_memcpy(&h, &v, sizeof(V)); return h; }
+}
+template <class H> INLINE i64v split(i64v v) { return v; }
+template <class H> INLINE f64v split(f64v v) { return v; }
 template <class V, class H> INLINE V join(H low, H high) {
 #ifndef JOINS_IN_REGISTERS
   two<H> h = {low, high}; V v; __builtin_memcpy(&v, &h, sizeof(V)); return v;
@@ -100,7 +109,15 @@ template <class T> INLINE T settled(T v) { asm("" : "+r"(v)); return v; }
   SPECIAL To##v convert<To##v, From##v>(From##v v) { \
     auto h = split<FromH>(v); return join<To##v>(__builtin_convertvector(h.low, ToH), __builtin_convertvector(h.high, ToH)); }
 BY_HALVES(f64, i64, f64h, i64h) BY_HALVES(i64, f64, i64h, f64h)
-BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i64, f32, i64h, f32h) BY_HALVES(i32, f64, i32h, f64h) BY_HALVES(f64, i32, f64h, i32h)
+BY_HALVES(f32, i64, f32h, i64h) BY_HALVES(i32, f64, i32h, f64h)
+#if defined(__AVX512DQ__) && !defined(__clang__)
+SPECIAL i64v convert<i64v, f32v>(f32v v) {
+  auto h = split<f32h>(v);
+  return {(i64h)__builtin_ia32_cvttps2qq512_mask(h.low, vector_of<long long, 8>::type{}, (u8)-1, 4),
+          (i64h)__builtin_ia32_cvttps2qq512_mask(h.high, vector_of<long long, 8>::type{}, (u8)-1, 4)}; }
+#else
+BY_HALVES(i64, f32, i64h, f32h)
+#endif
 SPECIAL i64v convert<i64v, i64v>(i64v v) { return v; }
 SPECIAL f64v convert<f64v, f64v>(f64v v) { return v; }
 // A compiler that sees no single instruction for a conversion takes the lanes one by one; these have two or three.
@@ -118,22 +135,37 @@ SPECIAL f32v convert<f32v, f64v>(f64v v) {
 #else
 BY_HALVES(f64, f32, f64h, f32h) BY_HALVES(f32, f64, f32h, f64h)
 #endif
-#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)
+#define THROUGH(To, From, Middle) SPECIAL To##v convert<To##v, From##v>(From##v v) { return convert<To##v>(convert<Middle##v>(v)); }
+#if defined(__AVX512F__) && !defined(__clang__)
+typedef vector_of<char, 16>::type chars;
+typedef vector_of<long long, 8>::type longs;
+#define AT_ONCE(To, From, value) SPECIAL To##v convert<To##v, From##v>(From##v v) { return (To##v)value; }
+AT_ONCE(i32, i8, __builtin_ia32_pmovsxbd512_mask((chars)v, i32v{}, (u16)-1)) AT_ONCE(i8, i32, __builtin_ia32_pmovdb512_mask(v, chars{}, (u16)-1))
+AT_ONCE(i32, u8, __builtin_ia32_pmovzxbd512_mask((chars)v, i32v{}, (u16)-1)) AT_ONCE(u8, i32, __builtin_ia32_pmovdb512_mask(v, chars{}, (u16)-1))
+AT_ONCE(i32, i16, __builtin_ia32_pmovsxwd512_mask(v, i32v{}, (u16)-1)) AT_ONCE(i16, i32, __builtin_ia32_pmovdw512_mask(v, i16v{}, (u16)-1))
+SPECIAL i64v convert<i64v, i32v>(i32v v) {
+  auto h = split<i32h>(v);
+  return {(i64h)__builtin_ia32_pmovsxdq512_mask(h.low, longs{}, (u8)-1), (i64h)__builtin_ia32_pmovsxdq512_mask(h.high, longs{}, (u8)-1)}; }
+SPECIAL i32v convert<i32v, i64v>(i64v v) {
+  return join<i32v>((i32h)__builtin_ia32_pmovqd512_mask((longs)v.low, i32h{}, (u8)-1), (i32h)__builtin_ia32_pmovqd512_mask((longs)v.high, i32h{}, (u8)-1)); }
+SPECIAL f64v convert<f64v, i32v>(i32v v) {
+  auto h = split<i32h>(v);
+  return {__builtin_ia32_cvtdq2pd512_mask(h.low, f64h{}, (u8)-1), __builtin_ia32_cvtdq2pd512_mask(h.high, f64h{}, (u8)-1)}; }
+#elif defined(__AVX2__) && !defined(__clang__)
+BY_HALVES(f64, i32, f64h, i32h)
 SPECIAL i64v convert<i64v, i32v>(i32v v) {
   auto h = split<i32h>(v); return join<i64v>((i64h)__builtin_ia32_pmovsxdq256(h.low), (i64h)__builtin_ia32_pmovsxdq256(h.high)); }
 SPECIAL i32v convert<i32v, i64v>(i64v v) { return __builtin_shuffle((i32v)v.low, (i32v)v.high, i32v{0, 2, 4, 6, 8, 10, 12, 14}); }
-#else
-BY_HALVES(i64, i32, i64h, i32h) BY_HALVES(i32, i64, i32h, i64h)
-#endif
-#define THROUGH(To, From, Middle) SPECIAL To##v convert<To##v, From##v>(From##v v) { return convert<To##v>(convert<Middle##v>(v)); }
-#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)  // which takes eight bytes for a number
+// Eight bytes are a number to the compiler.
 INLINE vector_of<char, 16>::type sixteen(const void* v) { vector_of<i64, 2>::type x = {}; __builtin_memcpy(&x, v, 8); return (vector_of<char, 16>::type)x; }
 SPECIAL i32v convert<i32v, i8v>(i8v v) { return __builtin_ia32_pmovsxbd256(sixteen(&v)); }
 SPECIAL i32v convert<i32v, u8v>(u8v v) { return __builtin_ia32_pmovzxbd256(sixteen(&v)); }
+THROUGH(i8, i32, i16) THROUGH(u8, i32, i16)
 #else
-THROUGH(i32, i8, i16) THROUGH(i32, u8, i16)
+BY_HALVES(f64, i32, f64h, i32h) BY_HALVES(i64, i32, i64h, i32h) BY_HALVES(i32, i64, i32h, i64h)
+THROUGH(i32, i8, i16) THROUGH(i32, u8, i16) THROUGH(i8, i32, i16) THROUGH(u8, i32, i16)
 #endif
-THROUGH(i8, i32, i16) THROUGH(u8, i32, i16) THROUGH(f32, i8, i32) THROUGH(f32, u8, i32)
+THROUGH(f32, i8, i32) THROUGH(f32, u8, i32) THROUGH(f32, i16, i32)
 THROUGH(i64, i16, i32) THROUGH(i64, i8, i32) THROUGH(i64, u8, i32) THROUGH(i16, i64, i32) THROUGH(i8, i64, i32) THROUGH(u8, i64, i32)
 THROUGH(f64, i16, i32) THROUGH(f64, i8, i32) THROUGH(f64, u8, i32) THROUGH(i16, f64, i32) THROUGH(i8, f64, i32) THROUGH(u8, f64, i64)
 #ifdef __x86_64__  // what has more than 32 bits ends in a byte of zeros, and conversion out of range gives one
@@ -575,6 +607,39 @@ static bool small_products(f32* out, const f32* x, i64 lx, bool tx, const f32* y
   return true;
 }
 #endif
+// Matrices of a batch times a vector each, which the library begins anew for every matrix.  Element (i, l) of a matrix is at
+// i * rows + l * next, one of which is 1.  False where the library is as fast, or a vector does not lie in a row.
+#define SMALL_MATRIX 2048
+template <class T> INLINE bool times_vectors(T*, const T*, i64, i64, i64, const T*, i64, i64, i64, i64, i64, i64) { return false; }
+template <class M> INLINE f32v column_sums(const f32* at, i64 next, const f32* x, i64 step, i64 k, M m) {
+  f32v sums[FOLDS] = ALIKE(f32v{});
+  i64 l = 0;
+  for (; l + FOLDS <= k; l += FOLDS)
+    for (int u = 0; u < FOLDS; u++) sums[u] = fma(load(at + (l + u) * next, m), splat(x[(l + u) * step]), sums[u]);
+  for (; l < k; l++) sums[0] = fma(load(at + l * next, m), splat(x[l * step]), sums[0]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+template <int R> INLINE void row_sums(f32* out, const f32* at, i64 rows, const f32* x, i64 k) {
+  f32v sums[R]; for (auto& sum : sums) sum = f32v{};
+  sweep(0, k, [&] (i64 l, auto m) INLINE_LAMBDA {
+    f32v each = load(x + l, m);
+    for (int r = 0; r < R; r++) sums[r] = fma(load(at + r * rows + l, m), each, sums[r]);
+  });
+  for (int r = 0; r < R; r++) out[r] = total(sums[r]);
+}
+static bool times_vectors(f32* out, const f32* a, i64 rows, i64 next, i64 sa, const f32* v, i64 step, i64 sv, i64 m, i64 k, i64 from, i64 to) {
+  if (m * k > SMALL_MATRIX || (next != 1 && rows != 1) || (next == 1 && step != 1 && k > 1)) return false;
+  for (i64 b = from; b < to; b++) {
+    const f32* at = a + b * sa, * x = v + b * sv;
+    f32* put = out + b * m;
+    i64 i = 0;
+    if (next == 1) {
+      for (; i + 8 <= m; i += 8) row_sums<8>(put + i, at + i * rows, rows, x, k);
+      for (; i < m; i++) row_sums<1>(put + i, at + i * rows, rows, x, k);
+    } else sweep(0, m, [&] (i64 j, auto lanes) INLINE_LAMBDA { store(put + j, column_sums(at + j, next, x, step, k, lanes), lanes); });
+  }
+  return true;
+}
 // out = x @ y in row-major order: the library's column-major order computes the transposed product of swapped operands.
 template <class T>
 static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, bool ty, i64 m, i64 n, i64 k, i64 batch, i64 sx, i64 sy) {
@@ -591,6 +656,8 @@ static void product(T* out, const T* x, i64 lx, bool tx, const T* y, i64 ly, boo
   int M = m, N = n, K = k, LX = lx > least_x ? lx : least_x, LY = ly > least_y ? ly : least_y;
   auto some = [&](i64 from, i64 to) {
     if (batch > 1 && small_products(out, x, lx, tx, y, ly, ty, m, n, k, from, to, sx, sy)) return;
+    if (batch > 1 && n == 1 && times_vectors(out, x, tx ? 1 : lx, tx ? lx : 1, sx, y, ty ? 1 : ly, sy, m, k, from, to)) return;
+    if (batch > 1 && m == 1 && times_vectors(out, y, ty ? ly : 1, ty ? 1 : ly, sy, x, tx ? lx : 1, sx, n, k, from, to)) return;
     for (i64 b = from; b < to; b++) gemm(ty ? "T" : "N", tx ? "T" : "N", &N, &M, &K, y + b * sy, &LY, x + b * sx, &LX, out + b * m * n, &N);
   };
   if (batch > 1) parallel(batch, 1 + 200000 / (1 + m * n * k), some); else some(0, 1);

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ....common.onednn_lstm import ONEDNN_LSTM, ONEDNN_LSTM_BACKWARD
 from ...ir.expressions import Buffer
 from ...ir.products import Attention, Convolution, Product
 from ...ir.program import Call, Program, TensorRef
@@ -63,9 +64,14 @@ def library_of(item: Any) -> str | None:
     """The library kernel behind a step that is no plain call of one."""
     if isinstance(item, Product) and not isinstance(item, PackedProduct):
         return "BLAS gemm"  # gemm.h may turn out to be faster when the code is loaded
-    if isinstance(item, Call) and item.op is ATTENTION:
-        return "aten._scaled_dot_product_flash_attention_for_cpu"
-    return None
+    return _BEHIND.get(item.op) if isinstance(item, Call) else None
+
+
+_BEHIND = {
+    ATTENTION: "aten._scaled_dot_product_flash_attention_for_cpu",
+    ONEDNN_LSTM: "aten.mkldnn_rnn_layer",
+    ONEDNN_LSTM_BACKWARD: "aten.mkldnn_rnn_layer_backward",
+}
 
 
 def _selected(program: Program, item: Any, own_convolutions: bool) -> Any:

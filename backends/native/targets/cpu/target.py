@@ -19,6 +19,7 @@ from ...ir.values import Value
 from ...options import NativeOptions
 from ...schedule import host, rows_together
 from ...schedule.kernel import Kernel
+from ...schedule.recompute import recompute
 from ...schedule.schedule import Schedule
 from ...schedule.stages import LoopNest
 from ...schedule.unroll import unrolled
@@ -161,6 +162,7 @@ class Cpu(Target):
     def select(self, program: Program, options: NativeOptions) -> None:
         selection.select(program, own_convolutions=options.matmul != "library")
         rows_together.join_rows(program)
+        recompute(program)
 
     def assemble(self, program: Program, schedule: Schedule, options: NativeOptions, *, timed: bool) -> Module:
         plan = host.plan(program, schedule, self.plan_loops)

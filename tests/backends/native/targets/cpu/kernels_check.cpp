@@ -154,7 +154,34 @@ static void reductions() {
   for (int i = 0; i < LANES; i++) expect(floor_div(a, splat((i32)3))[i] == std::floor((i - 2) / 3.), "floor_div", i);
 }
 
+// Lanes that differ, of numbers that `To` has as well, or that wrap around.
+template <class To, class From, class Vector, class Wide> static void conversion(const char* what) {
+  bool whole = (To)0.5 == 0, from_whole = (From)0.5 == 0;
+  for (i64 start : {0l, 1l, -3l, 100l, 127l, 200l, 250l, 1000l, 32760l, 65530l, -32770l, 2147483640l, -2147483650l, 4294967290l, 1l << 40, -(1l << 40) - 5}) {
+    Vector v;
+    From each[LANES];
+    for (int i = 0; i < LANES; i++) {
+      i64 number = start + 3 * i;
+      bool fits = (i64)(To)number == number;
+      each[i] = from_whole ? (From)number : (From)(whole && !fits ? i - 3 : number) + (From)(i % 2 ? 0.25 : 0);
+      if (!from_whole && (To)-1 > 0 && each[i] < 0) each[i] = i;
+      put(v, i, each[i]);
+    }
+    Wide found = convert<Wide>(v);
+    for (int i = 0; i < LANES; i++) expect(found[i] == (To)each[i], what, (double)each[i]);
+  }
+}
+#define BETWEEN_TYPES(A, B) conversion<A, B, B##v, A##v>(#B " to " #A); conversion<B, A, A##v, B##v>(#A " to " #B);
+static void conversions() {
+  BETWEEN_TYPES(i8, i32) BETWEEN_TYPES(u8, i32) BETWEEN_TYPES(i16, i32) BETWEEN_TYPES(i64, i32)
+  BETWEEN_TYPES(i8, i64) BETWEEN_TYPES(u8, i64) BETWEEN_TYPES(i16, i64) BETWEEN_TYPES(i8, i16) BETWEEN_TYPES(u8, i16)
+  BETWEEN_TYPES(f32, i32) BETWEEN_TYPES(f64, i32) BETWEEN_TYPES(f32, i64) BETWEEN_TYPES(f64, i64) BETWEEN_TYPES(f32, f64)
+  conversion<f32, i8, i8v, f32v>("i8 to f32"), conversion<f32, u8, u8v, f32v>("u8 to f32"), conversion<f32, i16, i16v, f32v>("i16 to f32");
+  conversion<f64, i8, i8v, f64v>("i8 to f64"), conversion<f64, u8, u8v, f64v>("u8 to f64"), conversion<f64, i16, i16v, f64v>("i16 to f64");
+}
+
 int main() {
+  conversions();
   half_precision();
   mathematics();
   tails<f32>("float32 at the end of a row");

@@ -86,6 +86,7 @@ def test_weights_of_four_bits(check: Check, m: int, group: int) -> None:
 
     report = check(linear, torch.randn(m, k), weight, scale)
     assert ("computed_product<" in report.output_code[0]) == (group % 32 == 0)
+    assert ("splat(load(p3 + " in report.output_code[0]) == (group == 32)
 
 
 def test_unpacked_numbers_that_are_returned(check: Check) -> None:

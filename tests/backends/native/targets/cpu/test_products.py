@@ -48,6 +48,18 @@ def test_products_of_a_batch(way, check: Check) -> None:
     assert report.output_code[0].count(" chosen_product(way[") == 2
 
 
+def test_each_matrix_of_a_batch_times_a_vector(check: Check) -> None:
+    """In either layout, from either side, with whole vectors and parts, of vectors in rows and in columns."""
+
+    def products(a, turned, x, apart):
+        return a @ x, turned @ x, x.mT @ a.mT, x.mT @ turned.mT, a @ apart, turned @ apart, a[:, :1] @ x
+
+    a, turned, rows = torch.randn(5, 23, 19), torch.randn(5, 19, 23).mT, torch.randn(5, 19, 9)
+    a[1, 0, 5] = float("nan")
+    report = check(products, a, turned, torch.randn(5, 19, 1), rows[..., 2:3])
+    assert " product(" in report.output_code[0]
+
+
 def test_a_part_of_a_larger_matrix(way, check: Check) -> None:
     """What lies between its rows stays as it is."""
     check(lambda x, y: x[5:200, 3:203] @ y[1:201, 7:150], torch.randn(210, 220), torch.randn(205, 160))
