@@ -61,7 +61,7 @@ def key_of(mode: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
     """The name of the answer; None if nothing is remembered for such a call."""
     if not _has_answers(func) or not mode.cache_enabled:
         return None
-    words: list[Hashable] = [func, refuses]
+    words: list[Any] = [func, refuses]
     with torch._C.DisableTorchFunction():
         words += torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()
         if not _add_all(words, args, mode) or not _add_all(words, kwargs.values(), mode):
@@ -146,7 +146,7 @@ def _described(tensor: Any) -> tuple[Hashable, ...]:
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.fake_device, keys, tensor.requires_grad, *place
 
 
-def _add_all(words: list[Hashable], values: Any, mode: Any) -> bool:
+def _add_all(words: list[Any], values: Any, mode: Any) -> bool:
     """Add what ``values`` are; False if one of them is nothing that is remembered."""
     for value in values:
         kind = type(value)
