@@ -21,8 +21,9 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
-SAMPLED = {"tests/backends/native/": 6, "tests/backends/common/": 3, "tests/backends/adapters/": 3, "tests/models/": 2}
-"""Of these folders, one case of so many is in the default run."""
+SAMPLED = {"tests/backends/native/": 6, "tests/backends/common/": 4, "tests/backends/adapters/": 4, "tests/models/": 2}
+"""Of the parameters of all tests in these folders, one case of so many is in the default run; of tests without
+parameters, every second."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,10 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     counts: dict[str, int] = {}
     for item in items:
-        of = next((of for folder, of in SAMPLED.items() if item.nodeid.startswith(folder)), 1)
+        if any(item.get_closest_marker(mark) is not None for mark in ("slow", "gpu", "libraries")):
+            continue
+        name, parameters, _ = item.nodeid.partition("[")
+        of = 1
         if (sampled := item.get_closest_marker("sampled")) is not None:
             of = sampled.args[0]
-        name = item.nodeid.partition("[")[0]
+        for folder, fewer in SAMPLED.items():
+            if item.nodeid.startswith(folder):
+                name, of = folder + parameters, max(of, fewer if parameters else 2)
         count = counts[name] = counts.get(name, -1) + 1
         if (count + count // of) % of:
             item.add_marker(pytest.mark.slow)

@@ -50,6 +50,7 @@ def test_one_operator_of_one_graph():
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_gradients():
     Loopback("wrong_gradients")
     model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()), torch.randn(2, 4)

@@ -107,6 +107,7 @@ def test_results_are_overwritten_only_in_a_mode_that_the_user_has_asked_for(bad,
     assert (FAULTS["overwriting"] in line) is not is_a_mode
 
 
+@pytest.mark.slow
 def test_one_that_hangs_costs_its_budget_only(bad) -> None:
     began = time.monotonic()
     _, report = decided({"allow": bad("hanging"), "budget_s": 15.0})

@@ -101,7 +101,7 @@ class Floats(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    "backend", slow_but(["eager", "aot_eager", "native", "onnxrt", "openvino", "tvm"], "eager", "native", "onnxrt")
+    "backend", slow_but(["eager", "aot_eager", "native", "onnxrt", "openvino", "tvm"], "eager", "onnxrt")
 )
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.sampled(2)

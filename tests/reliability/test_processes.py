@@ -43,6 +43,7 @@ def test_kills_of_tvm(start, finish, temporary):
     assert os.listdir(temporary) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", slow_but([2, 16], 2))
 def test_many_processes_on_one_cache(count, start, finish, tmp_path):
     running = [start(2 if count == 2 else 20) for _ in range(count)]

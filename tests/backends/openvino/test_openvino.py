@@ -357,6 +357,7 @@ def test_a_blob_that_openvino_does_not_take_is_made_again(check, monkeypatch) ->
     assert check(Mlp(), x).cache_hits == 0
 
 
+@pytest.mark.slow
 def test_a_second_process_does_not_compile(run_python) -> None:
     code = """
 import torch

@@ -53,6 +53,7 @@ def compiled(capture, function=function, options=OPTIONS):
     return made.report.notes
 
 
+@pytest.mark.slow
 def test_schedules_are_tried_and_kept(capture, empty_cache, slow_as_it_is, capsys) -> None:
     torchmux.set_logs(tuning=True)
     try:

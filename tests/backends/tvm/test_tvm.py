@@ -309,6 +309,7 @@ def test_a_target_of_ones_own(check) -> None:
     check(lambda x: x.exp().softmax(-1), torch.randn(3, 8), options=options)
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing_and_imports_no_compiler(run_python) -> None:
     code = """
 import sys

@@ -85,6 +85,7 @@ def test_symbolic_sizes(layout: torch.memory_format) -> None:
     assert not torchmux.report(compiled).library_calls
 
 
+@pytest.mark.slow
 def test_linear_interpolation() -> None:
     """Between two elements in each dimension, rows read from memory in one piece or not; as torch's kernels do it."""
     pixels = torch.randint(0, 256, (2, 12, 19, 3), dtype=torch.uint8)
