@@ -9,10 +9,12 @@ of.  Views of such tensors are made by the kernels of real views, which are fast
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from .frame_hook import dispatch_keys
 
 _aten = torch.ops.aten
 
@@ -91,7 +93,7 @@ def remember(mode: Any, key: Key, func: Any, args: Sequence[Any], kwargs: Mappin
         return
     with torch._C.DisableTorchFunction():
         results = result if type(result) is tuple else (result,)
-        there = {t.untyped_storage()._cdata for t in _tensors((*args, *kwargs.values()))}
+        there = {t.untyped_storage()._cdata for t in tensors_in((*args, *kwargs.values()))}
         recipes: list[Any] = []
         for each in results:
             if each is None:
@@ -141,9 +143,9 @@ def _is_known(value: Any) -> bool:
 
 def _described(tensor: Any) -> tuple[Hashable, ...]:
     """A plain tensor in words.  Whether it is conjugate, negative, quantized or of inference is in its keys."""
-    keys = torch._C._dispatch_keys(tensor).raw_repr()
     place = tensor.storage_offset(), tensor.untyped_storage().nbytes()
-    return tensor.dtype, tensor.shape, tensor.stride(), tensor.fake_device, keys, tensor.requires_grad, *place
+    kind = tensor.dtype, tensor.fake_device, dispatch_keys(tensor), tensor.requires_grad
+    return *kind, tensor.shape, tensor.stride(), *place
 
 
 def _add_all(words: list[Any], values: Any, mode: Any) -> bool:
@@ -172,11 +174,10 @@ def _new(mode: Any, shape: Any, strides: Any, dtype: torch.dtype, device: torch.
     return FakeTensor(mode, meta, device)
 
 
-def _tensors(values: Any) -> list[Any]:
-    found = []
+def tensors_in(values: Sequence[Any]) -> Iterator[torch.Tensor]:
+    """The tensors among arguments, and in their lists."""
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            yield value
         elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
-    return found
+            yield from tensors_in(value)

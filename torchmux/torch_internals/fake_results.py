@@ -92,7 +92,7 @@ def _dispatch(reference: weakref.ref[Any], func: Any, types: Any, args: Sequence
     return result
 
 
-_DEVICE = torch.ops.prim.device.default
+_DEVICE = torch.ops.prim.device.default  # kernels in C++ ask for it several times in each operator
 
 
 def _answer(mode: Any, func: Any, types: Any, args: Sequence[Any], kwargs: Any, refuses: bool) -> Any:
@@ -491,7 +491,7 @@ def _refuse(func: Any, args: Sequence[Any], kwargs: Any) -> None:
         RuntimeError, NotImplementedError, TypeError, IndexError: the operator's own, which it does not raise for other
             dtypes.
     """
-    given = list(_tensors((*args, *kwargs.values())))
+    given = list(fake_answers.tensors_in((*args, *kwargs.values())))
     if not given or _is_usual(func, given):
         return
     key = (func, *((t.dtype, t.device, t.dim() == 0) for t in given))
@@ -513,14 +513,6 @@ def _is_usual(func: Any, given: Sequence[torch.Tensor]) -> bool:
     if not given[0].dtype.is_floating_point or func._schema.name.startswith("aten::bitwise_"):
         return False
     return all(t.dtype is given[0].dtype for t in given)
-
-
-def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
 
 
 def _trusts_integers(func: Any, given: Sequence[torch.Tensor]) -> bool:

@@ -5,12 +5,14 @@ Programs are combinations of a tensor and an operator that writes to it; each ru
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 import torch
 from tiers import slow_but
 
 import torchmux
-from torchmux.backends.common.pipeline.overlap import is_overlapping
+from torchmux.backends.common.pipeline.overlap import PART_OF_SYMBOLIC, is_overlapping
 from torchmux.registry.errors import FallbackRefused
 
 TENSORS = {
@@ -210,6 +212,39 @@ def test_results_that_are_views_of_an_input_of_any_size(backend, grad):
                 result = run(base[begin : begin + count * step : step])
                 found.append((result.tolist(), result.storage_offset(), result.stride(), base.tolist()))
             assert found[0] == found[1]
+
+
+WITHOUT_NUMBERS = (
+    lambda x: x.add_(1),
+    lambda x: operator.iadd(x, 1),
+    lambda x: (x.mul_(2), x.t(), x.detach())[1:],
+    lambda x: (x.add_(1), x.unsqueeze(0).transpose(1, 2))[1],
+    lambda x: (x.add_(1), x.unsqueeze(1).squeeze(1).permute(1, 0), x * 2)[1:],
+    lambda x: (x.add_(1), x.detach().t().add_(1))[1],
+)
+
+
+@pytest.mark.parametrize("backend", slow_but(["aot_eager", "native"], "aot_eager"))
+def test_views_without_numbers_are_compiled_for_any_size(backend):
+    for write in WITHOUT_NUMBERS:
+        compiled = torchmux.compile(write, backend=backend, dynamic=True)
+        for rows, columns in ((3, 4), (5, 6)):
+            for place in (
+                lambda base: base[7 : 7 + rows * columns].view(rows, columns),  # noqa: B023
+                lambda base: base[3 : 3 + rows * columns].view(columns, rows).t(),  # noqa: B023
+                lambda base: base.view(10, 20)[1 : 1 + rows, 3 : 3 + 2 * columns : 2],  # noqa: B023
+            ):
+                found = []
+                for run in (write, compiled):
+                    base = torch.arange(200.0, requires_grad=True) * 1
+                    results = run(place(base))
+                    results = results if isinstance(results, tuple) else (results,)
+                    found.append([base.tolist(), *((r.tolist(), r.storage_offset(), r.stride()) for r in results)])
+                assert found[0] == found[1]
+        assert not [graph.report.fallbacks for graph in torchmux.report(compiled).graphs if graph.report.fallbacks]
+    compiled = torchmux.compile(lambda x: (x.add_(1), x[1:])[1], backend=backend, dynamic=True)
+    compiled(torch.ones(3, 4, requires_grad=True) * 1)
+    assert PART_OF_SYMBOLIC in str(torchmux.report(compiled))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "native", "inductor"])
