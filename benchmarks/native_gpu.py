@@ -17,7 +17,8 @@ and has no number.
   takes a fraction of the time, but *compile* is then that of a busy machine.
 * ``--kernels N`` prints the N kernels of each engine that take most of a call.
 
-ResNet-50 comes from ``torchvision``, ViT-B/16 from ``timm``, the rest from ``transformers``; weights are random.
+ResNet-50 comes from ``torchvision``, ViT-B/16 from ``timm``, the rest from ``transformers``; weights are random.  Any
+other model of these is ``timm/NAME``, ``torchvision/NAME`` or ``transformers/TYPE``.
 """
 
 from __future__ import annotations
@@ -110,6 +111,39 @@ MODELS: dict[str, Callable[[int], tuple[torch.nn.Module, torch.Tensor]]] = {
 }
 
 
+def from_library(name: str, batch: int) -> tuple[torch.nn.Module, torch.Tensor]:
+    """``timm/NAME``, ``torchvision/NAME``, or ``transformers/TYPE`` in its default size; of two halves the encoder."""
+    library, _, model = name.partition("/")
+    if library == "timm":
+        import timm
+
+        made = timm.create_model(model)
+        return made, torch.randn(batch, *made.default_cfg["input_size"])
+    if library == "torchvision":
+        import torchvision
+
+        return torchvision.models.get_model(model), torch.randn(batch, 3, 224, 224)
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.for_model(model)
+    for setting, value in vars(config).items():  # dropout draws other numbers in each engine
+        if "drop" in setting and isinstance(value, float):
+            setattr(config, setting, 0.0)
+    config.use_cache = False
+    made = AutoModel.from_config(config)
+    if config.is_encoder_decoder:
+        made = made.get_encoder()
+    match made.main_input_name:
+        case "pixel_values":
+            size = getattr(config, "image_size", 224)
+            return made, torch.randn(batch, config.num_channels, size, size)
+        case "input_values":
+            return made, torch.randn(batch, 16000)
+        case "input_features":
+            return made, torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)
+    return made, torch.randint(0, config.vocab_size, (batch, 128))
+
+
 def result_of(answer: Any) -> torch.Tensor:
     """The tensor that a model is judged by."""
     return answer if isinstance(answer, torch.Tensor) else answer[0]
@@ -126,7 +160,7 @@ class Row:
         model, self.phase, dtype, batch = name.split(":")
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
         torch.manual_seed(0)
-        made, data = MODELS[model](int(batch))
+        made, data = MODELS[model](int(batch)) if model in MODELS else from_library(model, int(batch))
         if self.phase == "training":
             for module in made.modules():  # dropout draws other numbers in each engine
                 if isinstance(module, torch.nn.Dropout):
