@@ -105,6 +105,7 @@ class Compiler:
             keep: is called with what :func:`assemble` gets.
             apart: whether no two inputs share memory, in any call.
         """
+        simplify.fold_numbers(gm)
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
         simplify.spare_overwritten(gm.graph)

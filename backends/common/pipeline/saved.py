@@ -15,7 +15,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from . import aliasing
 from .decompose import CHECKS, is_random
-from .simplify import merge_repeated
+from .simplify import fold_numbers, merge_repeated
 
 Split = Callable[..., tuple[GraphModule, GraphModule]]
 
@@ -53,9 +53,10 @@ def without_detaching(split: Split) -> Split:
 
 
 def repeated_once(split: Split) -> Split:
-    """A partition function that computes once what the joint graph computes several times."""
+    """A partition function that computes once what the joint graph, or each call of it, computes several times."""
 
     def split_merged(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
+        fold_numbers(joint)
         merge_repeated(joint.graph)
         return split(joint, *args, **more)
 

@@ -1,12 +1,16 @@
-"""Removes nodes of a traced graph that do not affect its result, so that no backend sees them."""
+"""Removes nodes of a traced graph that need not run in each call, so that no backend sees them."""
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from torchmux import torch_internals as internals
 
 from . import aliasing
 from .decompose import is_random
@@ -51,6 +55,59 @@ def merge_repeated(graph: Graph) -> None:
             if found is not node:
                 node.replace_all_uses_with(found)
                 graph.erase_node(node)
+
+
+def fold_numbers(gm: GraphModule) -> None:
+    """Compute once what follows from numbers that the program has made tensors: ``torch.sqrt(torch.tensor(64.0))``.
+
+    Such tensors are on the CPU.  In a graph on another device, each operator on them would be a call of torch's between
+    parts that a backend compiles.  What a result shares memory with stays, as eager returns a new tensor.
+    """
+    root = aliasing.roots(gm.graph)
+    shown = {root[node] for node in gm.graph.output_node().all_input_nodes}
+    written = {argument for node in gm.graph.nodes if aliasing.writes(node) for argument in node.all_input_nodes}
+    numbers: dict[Node, torch.Tensor] = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr" and _is_number(value := getattr(gm, str(node.target), None)) and node not in written:
+            numbers[node] = value
+        elif root[node] not in shown and _is_arithmetic(node) and node.all_input_nodes:
+            if all(operand in numbers for operand in node.all_input_nodes):
+                with internals.without_modes(), internals.disable_autocast(), torch.no_grad():
+                    value = node.target(
+                        *map_arg(node.args, numbers.__getitem__), **map_arg(node.kwargs, numbers.__getitem__)
+                    )
+                if _is_number(value):
+                    numbers[node] = value
+    for node, value in numbers.items():
+        if node.op == "get_attr" or all(user in numbers for user in node.users):
+            continue
+        name = next(n for n in map("_number{}".format, itertools.count()) if not hasattr(gm, n))
+        setattr(gm, name, value)
+        with gm.graph.inserting_before(node):
+            folded = gm.graph.create_node("get_attr", name)
+        folded.meta = dict(node.meta)
+        node.replace_all_uses_with(folded)
+    for node in reversed(numbers):
+        if not node.users:
+            gm.graph.erase_node(node)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is torch.Tensor and value.dim() == 0 and value.device.type == "cpu" and not value.requires_grad
+
+
+_CONVERSIONS = frozenset(
+    (_aten.lift_fresh_copy.default, _aten._to_copy.default, torch.ops.prims.convert_element_type.default)
+)
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """Whether ``node`` computes each element from those in its place, with no other effect."""
+    if node.target in _CONVERSIONS:
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.pointwise not in node.target.tags:
+        return False
+    return node.target.namespace == "aten" and not node.target._schema.is_mutable and not is_random(node.target)
 
 
 _TELLS_FROM_VALUES = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape))

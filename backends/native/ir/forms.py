@@ -45,9 +45,9 @@ class Forms(Protocol):
         """Whether tensors that are joined are chosen from where the whole is read, and not written side by side."""
 
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool, groups: int
     ) -> Literal["usual", "channels last"] | None:
-        """In which order of dimensions a convolution should read and write images; None: as they come.
+        """In which order of dimensions a convolution should read and write images, or sequences; None: as they come.
 
         The sizes are known numbers, and the weight may change from call to call.
         """
@@ -58,6 +58,10 @@ class Forms(Protocol):
     def trains_in_channels_last(self, images: torch.Tensor) -> bool:
         """Whether convolutions with results like ``images``, and their gradients, are faster in channels last, so that
         a graph is traced so, and computed as it was traced."""
+
+    def shifts_convolutions(self) -> bool:
+        """Whether the bias of a convolution is added by a loop, which is fused with others; the library would take a
+        pass of its own for it."""
 
     def filters(self, taps: int) -> bool:
         """Whether loops compute convolutions in which an element is the sum of a window with so many elements.

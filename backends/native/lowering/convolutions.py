@@ -39,20 +39,45 @@ def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> 
     if (patches := _patches(ctx, x, weight, settings, ctx.sizes())) is not None:
         plain = patches.spread(x, weight, ctx.sizes()) if settings[3] else patches.collected(x, weight)
         return _shifted(ctx, plain, bias)
+    if bias is not None and ctx.dtype.is_floating_point and ctx.program.forms.shifts_convolutions():
+        return _shifted(ctx, _called(ctx, x, weight, None, settings), bias)
+    return _called(ctx, x, weight, bias, settings)
+
+
+def _called(ctx: Context, x: Value, weight: Value, bias: Value | None, settings: tuple[Any, ...]) -> Value:
+    """As an abstract operation."""
     order = _order(ctx, x, weight, settings)
-    if order == "usual" and image_layout(x) is not None:
+    if order == "channels last":
+        return _by_channels(ctx, x, weight, bias, settings)
+    if order == "usual" and not _lies_as_usual(x):
         usual = index.contiguous_strides(x.sizes)
         x = ctx.program.realize(x, usual) if x.place is None else ctx.program.copy(x, usual)
-    if order == "channels last":
-        buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), channels_last(ctx.sizes()))
-        image = _in_channels_last(ctx, x)
-        one = all(type(s) is int and s == 1 for s in weight.sizes[2:])
-        if _is_traced_so(ctx, 1) or (ctx.program.forms.orders_weights() and not one):
-            weight = ctx.program.stored(_in_channels_last(ctx, weight).buffer)
-        rest = prepared((weight, bias, *settings), ctx)
-    else:
-        image, *rest = prepared((x, weight, bias, *settings), ctx)
-        (buffer,) = buffers_for(ctx, _OP, (image, *rest), {})
+    image, *rest = prepared((x, weight, bias, *settings), ctx)
+    (buffer,) = buffers_for(ctx, _OP, (image, *rest), {})
+    return _convolved(ctx, buffer, image, rest)
+
+
+def _by_channels(ctx: Context, x: Value, weight: Value, bias: Value | None, settings: tuple[Any, ...]) -> Value:
+    """With images whose channels lie side by side; a sequence is an image of one row."""
+    sizes = ctx.sizes()
+    is_row = x.rank == 3
+    if is_row:
+        if x.place is None:
+            ctx.program.realize(x, _channels_last_row(x.sizes))
+        x, weight = x.unsqueeze(2), weight.unsqueeze(2)
+        sizes = (*sizes[:2], 1, sizes[2])
+        stride, padding, dilation, transposed, output_padding, groups = settings
+        settings = ([1, *stride], [0, *padding], [1, *dilation], transposed, [0, *output_padding], groups)
+    buffer = ctx.program.buffer(ctx.dtype, sizes, channels_last(sizes))
+    image = _in_channels_last(ctx, x)
+    one = all(type(s) is int and s == 1 for s in weight.sizes[2:])
+    if _is_traced_so(ctx, 1) or (ctx.program.forms.orders_weights() and not one):
+        weight = ctx.program.stored(_in_channels_last(ctx, weight).buffer)
+    result = _convolved(ctx, buffer, image, prepared((weight, bias, *settings), ctx))
+    return result.squeeze(2) if is_row else result
+
+
+def _convolved(ctx: Context, buffer: Buffer, image: TensorRef, rest: Sequence[Any]) -> Value:
     kernel, shift, stride, padding, dilation, transposed, output_padding, groups = rest
     ctx.program.add(
         Convolution(
@@ -69,6 +94,11 @@ def _plain(ctx: Context, x: Value, weight: Value, bias: Any, *settings: Any) -> 
         )
     )
     return ctx.program.stored(buffer)
+
+
+def _channels_last_row(sizes: Sequence[Index]) -> tuple[Index, ...]:
+    _, channels, length = sizes
+    return (channels * length, 1, channels)
 
 
 def _of_each_dimension(weight: Value, settings: Sequence[Any]) -> tuple[Any, ...]:
@@ -156,11 +186,16 @@ def _order(ctx: Context, x: Value, weight: Value, settings: tuple[Any, ...]) -> 
     transposed, groups = settings[3], settings[5]
     if _is_traced_so(ctx, 0) and not transposed and ctx.program.forms.trains_in_channels_last(ctx.val):
         return "channels last"
-    if not ctx.program.lays_out_images or groups != 1 or x.rank != 4:
+    if not ctx.program.lays_out_images or any(type(s) is not int for s in (*x.sizes, *ctx.sizes())):
         return None
-    if any(type(s) is not int for s in (*x.sizes, *ctx.sizes())):
-        return None
-    return ctx.program.forms.order_of_images(x, weight, settings[0], transposed)
+    return ctx.program.forms.order_of_images(x, weight, settings[0], transposed, groups)
+
+
+def _lies_as_usual(images: Value) -> bool:
+    """Whether the last dimension of ``images`` lies side by side, or may, as nothing says how they lie."""
+    if images.rank == 4:
+        return image_layout(images) is None
+    return images.place is not None and images.place.strides == index.contiguous_strides(images.sizes)
 
 
 def _is_traced_so(ctx: Context, position: int) -> bool:

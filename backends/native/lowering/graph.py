@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
@@ -21,11 +21,12 @@ from ..ir.layout import image_layout
 from ..ir.operations import Unsupported
 from ..ir.program import Extent, Program, Solved, TensorRef
 from ..ir.values import Place, Value
+from ..rewrites.convolution_operator import CONVOLUTION
 from ..rewrites.decisive import decisive
 from ..rewrites.freezing import is_frozen
 from . import Context, calls, complex_numbers, float8, table
 from .pointwise import converted
-from .registry import COMPLEX, KEEP_COST, SUPPORTED, as_stored
+from .registry import COMPLEX, KEEP_COST, SUPPORTED, as_stored, aten
 from .writes import Writes, is_write, values_in
 
 OPAQUE = (torch.uint64,)
@@ -143,6 +144,17 @@ def lower(gm: GraphModule, forms: Forms, *, padded: bool = False, own_products: 
     return _Lowering(gm, Program(forms, device_of(gm), padded=padded, own_products=own_products)).run()
 
 
+def _lays_out_images(graph: Graph) -> bool:
+    """Images that the caller sees have torch's layout; if there are many, as in training, this determines the rest."""
+    results = [n.meta.get("val") for n in graph.output_node().args[0] if isinstance(n, Node)]
+    seen = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results)
+    return seen < 2 or seen * _SEEN <= sum(n.target in (aten.convolution.default, CONVOLUTION) for n in graph.nodes)
+
+
+_SEEN = 4
+"""Convolutions for each image that the caller sees, as in a network that returns the features of its stages."""
+
+
 class _Lowering:
     def __init__(self, gm: GraphModule, program: Program) -> None:
         self.gm = gm
@@ -156,9 +168,7 @@ class _Lowering:
         self.chain: dict[Node, int] = {}  # how many operators lead to a node since memory was read
 
     def run(self) -> Program:
-        # Images that the caller sees have torch's layout; if there are many, as in training, this determines the rest.
-        results = [n.meta.get("val") for n in self.gm.graph.output_node().args[0] if isinstance(n, Node)]
-        self.program.lays_out_images = sum(isinstance(v, torch.Tensor) and v.dim() == 4 for v in results) < 2
+        self.program.lays_out_images = _lays_out_images(self.gm.graph)
         self._name_numbers()
         for node in self.gm.graph.nodes:
             self.program.current = node

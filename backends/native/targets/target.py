@@ -110,7 +110,7 @@ class Target(ABC, Forms):
         return False
 
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool, groups: int
     ) -> Literal["usual", "channels last"] | None:
         return None
 
@@ -123,6 +123,9 @@ class Target(ABC, Forms):
     @abstractmethod
     def texts(self, code: str, own: Mapping[str, Any]) -> list[Text]:
         """What a reader gets of a module whose ``code`` is not empty, from the source down."""
+
+    def shifts_convolutions(self) -> bool:
+        return False
 
     def filters(self, taps: int) -> bool:
         return False

@@ -92,11 +92,17 @@ class Triton(Target):
     def orders_weights(self) -> bool:
         return True
 
+    def shifts_convolutions(self) -> bool:
+        return True
+
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool, groups: int
     ) -> Literal["usual", "channels last"] | None:
-        """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call."""
-        return "channels last" if not transposed and _by_tensor_cores(images.dtype) else None
+        """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call; torch
+        copies sequences of other strides."""
+        if images.rank in (3, 4) and groups == 1 and not transposed and _by_tensor_cores(images.dtype):
+            return "channels last"
+        return "usual" if images.rank == 3 else None
 
     def select(self, program: Program, options: NativeOptions) -> None:
         if options.matmul == "measured" and options.fusion and options.epilogue_fusion:

@@ -182,3 +182,27 @@ def test_results_and_what_is_read_before_a_write_stay_apart():
     expected = written(x.clone())
     assert a.data_ptr() != b.data_ptr()
     torch.testing.assert_close((a, b, c), expected, rtol=0, atol=0)
+
+
+def test_what_follows_from_numbers_is_computed_once():
+    """In inference and training; a number that is returned is a new tensor in each call."""
+
+    def scaled(x):
+        scale = torch.sqrt(torch.tensor(48, dtype=torch.float64) * 3).to(torch.float16)
+        return (x / scale).sin(), torch.tensor(2.0) * 4
+
+    x = torch.randn(5, 3, dtype=torch.float16)
+    gm = make_fx(scaled, tracing_mode="fake")(x)
+    simplify.fold_numbers(gm)
+    assert [n.target.__name__ for n in gm.graph.nodes if n.op == "call_function"][:2] == ["div.Tensor", "sin.default"]
+    assert all(torch.equal(a, b) and a.dtype is b.dtype for a, b in zip(gm(x), scaled(x), strict=True))
+
+    for leaf in (x, x.clone().requires_grad_()):
+        compiled = torchmux.compile(scaled, backend="aot_eager")
+        first, again = compiled(leaf), compiled(leaf)
+        assert torch.equal(first[0], scaled(leaf)[0]) and first[1] == again[1] == 8
+        first[1].zero_()
+        assert again[1] == compiled(leaf)[1] == 8
+        if leaf.requires_grad:
+            (got,), (wanted,) = (torch.autograd.grad(f(leaf)[0].sum(), leaf) for f in (compiled, scaled))
+            assert torch.equal(got, wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -110,6 +112,7 @@ WINDOWS = {
     "three by three": ((2, 16, 5, 7), (16, 16, 3, 3), {"padding": 1}),
     "few channels": ((2, 3, 19, 17), (16, 3, 7, 7), {"padding": 3, "stride": 2}),
     "holes": ((1, 8, 12, 9), (16, 8, 3, 2), {"padding": (2, 1), "dilation": (2, 1), "stride": (1, 2)}),
+    "a sequence": ((2, 16, 37), (24, 16, 3), {"padding": 2, "dilation": 2, "stride": 2}),
 }
 
 
@@ -119,17 +122,44 @@ def test_convolutions(check, name, monkeypatch) -> None:
     monkeypatch.setattr(triton_target.Triton, "order_of_images", lambda *_: "channels last")
     monkeypatch.setattr(triton_target.Triton, "filters", lambda *_: False)
     images, weights, settings = WINDOWS[name]
-    x = torch.randn(images).bfloat16().to(memory_format=torch.channels_last)
-    weight, scale, shift = torch.randn(weights).bfloat16(), torch.rand(weights[0], 1, 1), torch.randn(weights[0], 1, 1)
+    convolution = F.conv2d if len(images) == 4 else F.conv1d
+    x = torch.randn(images).bfloat16().movedim(1, -1).contiguous().movedim(-1, 1)
+    weight, (scale, shift) = torch.randn(weights).bfloat16(), torch.rand(2, weights[0], *[1] * (len(images) - 2))
 
     def block(x, w, a, b):
-        return F.relu(F.conv2d(x, w, **settings) * a + b).bfloat16()
+        return by_channels(F.relu(convolution(x, w, **settings) * a + b).bfloat16())
 
     def biased(x, w, a, b):
-        return F.relu(F.conv2d(x, w, b, **settings)) * a.bfloat16()
+        return by_channels(F.relu(convolution(x, w, b, **settings)) * a.bfloat16())
+
+    def by_channels(y):
+        return y if len(images) == 4 else y.transpose(1, 2).contiguous()
 
     assert is_finished(check(block, x, weight, scale, shift))
     assert is_finished(check(biased, x, weight, scale, shift.flatten().bfloat16()))
+
+
+@triton_only
+def test_the_bias_of_a_convolution_is_added_where_its_result_is_read(check) -> None:
+    """cuDNN's caller adds it in a pass of its own; what is returned and read by torch gets one of ours."""
+    x, y = torch.randn(2, 4, 6, 6), torch.randn(2, 8, 14).transpose(1, 2).contiguous().transpose(1, 2)
+    bias = torch.randn(8)
+
+    def images(x, first, second, bias):
+        y = F.conv2d(F.gelu(F.conv2d(x, first, bias)), second, bias)
+        return F.conv_transpose2d(y, second, bias, stride=2)
+
+    def sequences(x, weight, bias):
+        return F.conv1d(F.silu(x), weight, bias, groups=2) * 2
+
+    for function, calls, *arguments in (
+        (images, 3, x, torch.randn(8, 4, 3, 3), torch.randn(8, 8, 3, 3), bias),
+        (sequences, 1, y, torch.randn(8, 4, 3), bias),
+    ):
+        report = check(function, *arguments)
+        host = report.output_code[1]
+        assert [call.library for call in report.library_calls] == ["aten.convolution.default"] * calls
+        assert len(re.findall(r"convolution\.default\([^()]*, None, ", host)) == calls, host
 
 
 @triton_only
