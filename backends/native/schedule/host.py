@@ -234,10 +234,9 @@ class _Planner:
         )
         self.uses = [self.host.touched(step) for step in self.work]
         if self.called:  # what these allocate can lie where such buffers were
-            ends = [at for at, step in enumerate(self.work) if isinstance(step, Call)]
-            large = {b for b in set().union(*self.uses) - self.held if memory.is_large(b)}
-            self.held |= memory.not_shared(self.uses, ends, large)
+            self.held |= {b for b in set().union(*self.uses) - self.held if memory.is_large(b)}
         self.taken = taken_over(self.work, self._own_tensors())
+        self.cuts = self._cuts() if self.called else set()
         self.host.arena = memory.plan(self.uses, set().union(*self.uses, set()) - self.held)
 
     def run(self) -> Host:
@@ -298,18 +297,30 @@ class _Planner:
     def _overwritten(self, step: Any) -> set[Buffer]:
         return {b.over for b in writes_of(step) if b.over is not None}
 
+    def _cuts(self) -> set[int]:
+        """The steps before which a new launch begins, so that large tensors are freed before others are made."""
+        lives: dict[Buffer, tuple[int, int]] = {}
+        for at, used in enumerate(self.uses):
+            for buffer in used - self.given:
+                while buffer in self.taken:
+                    buffer = self.taken[buffer]
+                if memory.is_large(buffer):
+                    lives[buffer] = (lives.get(buffer, (at, at))[0], len(self.uses) if buffer.kind == "output" else at)
+        ends = [at for at, step in enumerate(self.work) if isinstance(step, Call)]
+        return memory.cuts([(*life, memory.size_in_bytes(b)) for b, life in lives.items()], ends, len(self.work))
+
     def _pieces(self) -> list[Launch | CallOperator]:
-        """The calls, and what stands between two of them."""
+        """The calls, and what stands between two of them, in one or more launches."""
         pieces: list[Launch | CallOperator] = []
         launches = 0
         told: set[Buffer] = set()  # the tensors of the last launch
         read = set().union(*map(reads_of, self.work), set())
-        for step in self.work:
+        for at, step in enumerate(self.work):
             if isinstance(step, Call):
                 kept = [b if b is not None and (b in read or b.kind == "output") else None for b in step.results]
                 pieces.append(CallOperator(step, kept))
                 continue
-            if not pieces or not isinstance(pieces[-1], Launch):
+            if not pieces or not isinstance(pieces[-1], Launch) or at in self.cuts:
                 pieces.append(Launch(launches, [], []))
                 launches += 1
                 told = set()

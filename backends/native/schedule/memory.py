@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..ir import index
 from ..ir.expressions import Buffer
@@ -29,8 +30,9 @@ def size_in_bytes(buffer: Buffer) -> Index:
 
 
 LARGE = {"cuda": 4 * 2**20}
-"""On such a device, buffers of so many bytes are tensors where torch's operators are called between kernels, since the
-arena lasts for all of the function, and are made as late as possible.  On a CPU, the system's memory is slow to get."""
+"""On such a device, buffers of so many bytes are tensors, which are made as late as possible and freed as early, where
+torch's operators are called between kernels: the arena lasts for all of the function.  On a CPU, the system's memory is
+slow to get."""
 
 
 def is_large(buffer: Buffer) -> bool:
@@ -52,21 +54,22 @@ def plan(uses: Sequence[set[Buffer]], temporary: set[Buffer]) -> Arena:
     return _by_equal_size(first, last)
 
 
-def not_shared(uses: Sequence[set[Buffer]], ends: Sequence[int], buffers: set[Buffer]) -> set[Buffer]:
-    """Those of ``buffers`` that need no more memory as tensors than in an arena, where they may share it.
+def cuts(lives: Sequence[tuple[int, int, Any]], ends: Sequence[int], count: int) -> set[int]:
+    """The steps before which a piece of ``count`` steps has to be divided, so that all pieces need as little at a time
+    as single steps would.
 
-    A tensor is there from the first to the last of the pieces that use it; pieces end at the steps ``ends``.
+    Pieces end at the steps ``ends``.  The ``lives`` are the first and the last step that use a tensor, and its bytes.
+    A tensor is there from the beginning of the piece of its first step to the end of that of its last.
     """
-    pieces = [uses[begin:end] for begin, end in zip([0, *(n + 1 for n in ends)], [*ends, len(uses)], strict=True)]
-    touched = [set().union(*piece, set()) & buffers for piece in pieces]
-    found = {b for b in buffers if sum(b in piece for piece in touched) > 1}
-    for piece, steps in zip(touched, pieces, strict=True):
-        alone = piece - found
-        together: Index = 0
-        for buffer in alone:
-            together = together + size_in_bytes(buffer)
-        if plan(steps, alone).size == together:
-            found |= alone
+    least = max((sum(size for first, last, size in lives if first <= at <= last) for at in range(count)), default=0)
+    found: set[int] = set()
+    begin = 0
+    for at in range(count):
+        if at > begin and sum(size for first, last, size in lives if first <= at and last >= begin) > least:
+            found.add(at)
+            begin = at
+        if at in ends:
+            begin = at + 1
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..ir.expressions import Buffer
 from ..ir.index import Index, Ix, Var
+from .memory import is_large
 from .placement import reads_of, writes_of
 from .stages import LoopNest, Store
 
@@ -85,12 +86,16 @@ def side_by_side(steps: Sequence[Any], kind: Kind) -> list[Any]:
 
 
 def _home(groups: Sequence[_Group], made: _Group) -> _Group | None:
-    """The first group that ``made`` can join; what lies between is independent of it."""
+    """The first group that ``made`` can join; what lies between is independent of it.
+
+    A large tensor is not made ahead of its time.
+    """
+    large = {b for b in made.writes if is_large(b)}
     found = None
     for group in reversed(groups[-_FARTHEST:]):
         if group.conflicts(made):
             break
-        if group.kind is not None and group.takes(made):
+        if group.kind is not None and group.takes(made) and (group is groups[-1] or large <= group.writes):
             found = group
     return found
 

@@ -50,3 +50,29 @@ def test_what_lies_where_another_tensor_was_is_right(check, monkeypatch, functio
     monkeypatch.setattr(host, "taken_over", noted)
     check(function, torch.randn(40, 40), torch.randn(40, 40) / 6, options={"matmul": "library"})
     assert sum(found) == count
+
+
+def test_where_a_launch_is_divided() -> None:
+    """Three tensors, each made of the one before: two are there at a time, as in a loop over single steps."""
+    chain = [(0, 1, 8), (1, 2, 8), (2, 3, 8)]
+    assert memory.cuts(chain, [], 4) == {2}
+    assert memory.cuts(chain, [1], 4) == set()  # a call lies between
+    assert memory.cuts([*chain, (0, 4, 100)], [], 5) == {2}
+    assert memory.cuts([(0, 1, 8), (2, 3, 4), (3, 4, 16)], [], 5) == {3}
+    assert memory.cuts([], [], 3) == set()
+
+
+@pytest.mark.parametrize("target", ["triton"], indirect=True)
+def test_a_tensor_is_freed_between_two_launches(check, monkeypatch) -> None:
+    """What a call has made is gone before a later kernel of the same run writes."""
+    monkeypatch.setattr(memory, "LARGE", {"cpu": 0})
+
+    def halves(x, w):
+        h = (x @ w)[:20]
+        first = h.cumsum(1).flip(0)
+        second = first.cumsum(1).flip(1)
+        return second.cumsum(0).flip(0) @ w
+
+    code = check(halves, torch.randn(40, 40), torch.randn(40, 40) / 6, options={"matmul": "library"}).output_code[1]
+    first, last = code.index("launch("), code.rindex("launch(")
+    assert code[first:last].count("del ") == 2, code
