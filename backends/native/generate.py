@@ -23,6 +23,7 @@ from .ir.program import Program
 from .ir.verify import verify_program
 from .lowering import calls, graph
 from .options import NativeOptions
+from .rewrites import norms
 from .schedule.reinplace import reinplace
 from .schedule.schedule import schedule
 from .schedule.verify import verify_schedule
@@ -31,8 +32,9 @@ from .targets.target import Target
 
 @functools.cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """torch's table without what is lowered or called directly."""
-    return {op: function for op, function in core_aten().items() if not calls.stays_whole(op)}
+    """torch's table without what is lowered or called directly, and formulas of our own."""
+    taken = {op: function for op, function in core_aten().items() if not calls.stays_whole(op)}
+    return {**taken, norms.NORM: norms.by_formula}
 
 
 def generate(

@@ -209,7 +209,7 @@ def _in_channels_last(ctx: Context, value: Value) -> TensorRef:
     strides = channels_last(value.sizes)
     if value.place is None:
         return TensorRef.of(ctx.program.realize(value, strides))
-    if value.place.strides == strides:
+    if all(a == b or _is(size, 1) for a, b, size in zip(value.place.strides, strides, value.sizes, strict=True)):
         return TensorRef.of(value)
     return TensorRef.of(ctx.program.copy(value, strides))
 

@@ -4,6 +4,7 @@
 * ``images`` has convolutions compute in channels last where a graph is for training,
 * ``masks`` drops masks of attention that hide nothing, where torch's fused attention takes the rest,
 * ``precision`` converts the operands of products for ``precision="bf16"``,
+* ``norms`` gives results of batch norms in training by a formula, so that they are not saved,
 * ``fourier`` computes gradients of transforms of real numbers by transforms to real numbers,
 * ``freezing`` computes ahead what depends on constants alone, and makes additions and a relu part of the convolution
   before them: ``convolution_operator``.

@@ -154,7 +154,7 @@ def split_loops(kernel: Kernel) -> Kernel:
     while True:
         touched: set[Index] = set().union(*(accesses(m.statement) for m in kernel.members))
         found = min(
-            ((right, v) for t in touched for v, right in _divided(t) if v in kernel.space),
+            ((right, v) for t in touched for v, right in _divided(t, kernel.space[-1:]) if v in kernel.space),
             key=lambda pair: (weight(pair[0]), str(pair[0]), pair[1].key),
             default=None,
         )
@@ -172,8 +172,11 @@ def split_loops(kernel: Kernel) -> Kernel:
         kernel = moved(kernel, space, inner, {variable: parts[0] * extent + parts[1]})
 
 
-def _divided(access: Index) -> list[tuple[Var, Index]]:
-    """The loop variables of which an access takes quotients or remainders, with divisors that can split the loop."""
+def _divided(access: Index, last: Sequence[Var]) -> list[tuple[Var, Index]]:
+    """The loop variables of which an access takes quotients or remainders, with divisors that can split the loop.
+
+    The ``last`` loop, whose points are neighbours in memory, is not split into parts that fill no vector.
+    """
     found: list[tuple[Var, Index]] = []
     for atom in access.atoms() if isinstance(access, index.Ix) else ():
         if not isinstance(atom, (index.Div, index.Rem)):
@@ -187,7 +190,7 @@ def _divided(access: Index) -> list[tuple[Var, Index]]:
                 part, usable = atom.right, step == 1 and len(atom.right.terms) == 1
             else:
                 part = atom.right // math.gcd(step, atom.right)
-                usable = part >= _LEAST_PART or 1 < part <= FEW
+                usable = part >= _LEAST_PART or 1 < part <= FEW or (part > 1 and variable not in last)
             if usable and not _equal(part, variable.size) and _exact_quotient(variable.size, part) is not None:
                 found.append((variable, part))
     return found
@@ -298,7 +301,7 @@ def _is_chopped(first: Kernel, second: Kernel, fused: Kernel) -> bool:
 
 
 def _divides(kernel: Kernel) -> bool:
-    return any(_divided(access) for m in kernel.members for access in accesses(m.statement))
+    return any(_divided(access, kernel.space[-1:]) for m in kernel.members for access in accesses(m.statement))
 
 
 def _row(kernel: Kernel) -> int:

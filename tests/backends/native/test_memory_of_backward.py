@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchmux
 from torchmux.backends.native.schedule import memory
@@ -90,3 +92,27 @@ def test_a_graph_that_is_kept_keeps_what_is_saved() -> None:
     (first,) = torch.autograd.grad(result, x, retain_graph=True)
     (second,) = torch.autograd.grad(result, x)
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last, "turned"], ids=str)
+def test_results_of_batch_norms_are_not_saved(layout: Any) -> None:
+    """What SiLU needs in backward follows from what the norm needs."""
+
+    def f(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.silu(F.batch_norm(x, mean, variance, weight, bias, training=True))
+
+    mean, variance = torch.zeros(6), torch.ones(6)
+    images = torch.randn(4, 6, 5, 7)
+    images = images.transpose(2, 3) if layout == "turned" else images.contiguous(memory_format=layout)
+    leaves = [images.requires_grad_(), torch.rand(6, requires_grad=True), torch.randn(6, requires_grad=True)]
+    eager = f(*leaves)
+    gradients = torch.autograd.grad(eager.square().sum(), leaves)
+    moved = mean.clone(), variance.clone()
+    mean.zero_(), variance.fill_(1)
+    result = torchmux.compile(f, backend="native", strict=True)(*leaves)
+    saved = [t for t in result.grad_fn.saved_tensors if t.numel() == images.numel()]
+    assert len(saved) == (2 if layout == "turned" else 1)
+    assert result.stride() == eager.stride()
+    torch.testing.assert_close(result, eager)
+    torch.testing.assert_close((mean, variance), moved)
+    torch.testing.assert_close(torch.autograd.grad(result.square().sum(), leaves), gradients)

@@ -34,8 +34,10 @@ _COLUMN_BYTES = 128
 """What should be read at once of a row of adjacent columns."""
 _SPLIT_BYTES = 64 * 1024
 """What a program reads at most, where there are too few programs."""
-_PASS_BYTES = 512 * 1024
-"""The same where two kernels would read what one of them could keep."""
+_PASS_BYTES = 128 * 1024
+_PASS_COST = 2**20
+"""The same, and instructions, where another pass reads these bytes once more, which one kernel finds in the cache; more if
+fewer multiprocessors would be idle."""
 _PART_BYTES = 16 * 1024
 _LONGEST_TURN = 32768
 """Of a row of so many points, exponentials are added up in one turn."""
@@ -258,8 +260,13 @@ def parts(statement: Statement, feeds_a_pass: Callable[[], bool], cost: Callable
     beside = min(_COLUMNS, power(kept)) if by_columns else 1
     programs = -(-kept // beside)
     held = reduced * beside * max(b.dtype.itemsize for b, _ in read) * (2 if by_columns else 1)
-    if programs >= FILLING or held < _SPLIT_BYTES or (held < _PASS_BYTES and not by_columns and feeds_a_pass()):
+    if programs >= FILLING or held < _SPLIT_BYTES:
         return 1
+    if not by_columns:
+        idle = (FILLING - programs) / FILLING
+        short = reduced <= LONGEST_ROW or (held * idle < _PASS_BYTES and reduced * cost() * idle < _PASS_COST)
+        if short and feeds_a_pass():
+            return 1
     wanted = -(-(4 if by_columns and cost() >= _HEAVY else 2) * FILLING // programs)
     return max(1, min(wanted, held // _PART_BYTES))
 

@@ -100,7 +100,11 @@ class Triton(Target):
     ) -> Literal["usual", "channels last"] | None:
         """cuDNN computes with tensor cores in channels last, and reorders images that lie otherwise in each call; torch
         copies sequences of other strides."""
-        if images.rank in (3, 4) and groups == 1 and not transposed and _by_tensor_cores(images.dtype):
+        if (
+            not transposed
+            and _by_tensor_cores(images.dtype)
+            and (images.rank == 4 or (images.rank == 3 and groups == 1))
+        ):
             return "channels last"
         return "usual" if images.rank == 3 else None
 
