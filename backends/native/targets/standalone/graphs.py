@@ -107,10 +107,10 @@ def _guards(mode: Any) -> list[str]:
 
 class _Standalone(Cpu):
     def order_of_images(
-        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool
+        self, images: Value, weight: Value, stride: Sequence[int], transposed: bool, groups: int
     ) -> Literal["usual"] | None:
         """Products in tiles want channels apart."""
-        return None if transposed else "usual"
+        return None if transposed or groups != 1 or images.rank != 4 else "usual"
 
 
 def _printed(gm: GraphModule, name: str, inputs: Sequence[str], held: Callable[[Tensor], str]) -> str:

@@ -36,8 +36,8 @@ _SPLIT_BYTES = 64 * 1024
 """What a program reads at most, where there are too few programs."""
 _PASS_BYTES = 128 * 1024
 _PASS_COST = 2**20
-"""The same, and instructions, where another pass needs these elements once more, which one kernel may find in the cache;
-more if fewer multiprocessors would be idle."""
+"""The same, and instructions, where another pass needs these elements once more, which one kernel may find in the
+cache; more if fewer multiprocessors would be idle."""
 _PART_BYTES = 16 * 1024
 _LONGEST_TURN = 32768
 """Of a row of so many points, exponentials are added up in one turn."""
