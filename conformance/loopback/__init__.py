@@ -14,7 +14,7 @@ Each is ``eager`` with one fault of a kind that compilers have.  The suite has t
 * ``settings``: what it is told; ``lives``: what is kept too long or ends too early; ``process``: what happens to it;
   ``honesty``: what is said of it;
 * ``circumstances``: faults that operators have where they are usually not tried; ``beyond``: with rare counts and
-  ranges, and in what only looks like what compilers have one kernel for.
+  ranges, in what only looks like what compilers have one kernel for, and in operators behind certain others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from . import (
     surroundings,
     turns,
 )
-from .beyond import counts, forms, patterns, reach
+from .beyond import counts, forms, pairings, patterns, reach
 from .circumstances import (
     algebra,
     attributes,
@@ -89,7 +89,7 @@ _KINDS = (
     effects.numerics, effects.training, inputs.layout, inputs.numerics, inputs.state, inputs.turns,
     counts.turns, counts.keys, counts.layout, counts.numerics, counts.training, patterns.simplifications,
     reach.layout, reach.numerics, reach.turns, reach.process, reach.state,
-    forms.arguments, forms.numerics,
+    forms.arguments, forms.numerics, pairings.simplifications, pairings.numerics,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

@@ -333,7 +333,7 @@ def corrections() -> Table:
     On GPUs, a resized image in channels last is one as well; torch's formulas make none of one with few channels.
     On CPUs, factors count as :func:`resized_as_in_eager` says.
     ``multilabel_margin_loss`` ignores what comes after the last label; torch's formula counts it as the first class.
-    An overload of ``random`` has a name that generated code cannot have.
+    An overload of ``random`` has a name that generated code cannot have; ``bernoulli_`` draws in the order of memory.
     """
     aten = torch.ops.aten
     resizing = (*_ignoring(), aten._upsample_nearest_exact2d.vec)
@@ -342,7 +342,7 @@ def corrections() -> Table:
         aten.one_hot.default: _one_hot,
         aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
         **{op: functools.partial(_resized, op) for op in resizing},
-        **draws.NAMED,
+        **draws.AS_KERNELS,
     }
 
 
@@ -450,12 +450,20 @@ def formulas_as_in_eager() -> contextlib.AbstractContextManager[None]:
         torch.ops.aten.multilabel_margin_loss_forward.default: _multilabel_margin_loss,
         torch.ops.aten.softshrink.default: _softshrink,
     }
+    drawing = draws.IN_ORDER
 
     def change(op: Any, kernels: dict[Any, Any]) -> None:
         if internals.DispatchKey.Autograd in kernels:
             kernels[internals.DispatchKey.Autograd] = formulas[op]
+        elif op in drawing:
+            kernels[internals.DispatchKey.Autograd] = functools.partial(_drawn_or, drawing[op], op)
 
-    return changed_kernels([*formulas], change)
+    return changed_kernels([*formulas, *drawing], change)
+
+
+def _drawn_or(draw: Callable[..., Any], op: Any, *args: Any, **kwargs: Any) -> Any:
+    made = draw(*args, **kwargs)
+    return internals.run_kernel(op, internals.DispatchKey.Autograd, *args, **kwargs) if made is NotImplemented else made
 
 
 def _softshrink(x: Tensor, threshold: float = 0.5) -> Tensor:

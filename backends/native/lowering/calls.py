@@ -5,7 +5,7 @@ and all others without a lowering, as long as a call has no effects besides its 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -53,6 +53,10 @@ WHOLE = frozenset(
 """Operators that torch would decompose into reads at computed indices, at many times the cost of its own kernels."""
 
 
+def _draws(op: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in op.tags
+
+
 @functools.cache
 def _takes_any_layout(op: Any) -> bool:
     """Whether ``op`` computes the same from operands in whatever order their dimensions lie in memory.
@@ -61,7 +65,7 @@ def _takes_any_layout(op: Any) -> bool:
     it were contiguous: the gradient of ``weight_norm`` does, and an operator of the program may.  The trace gives them
     what they get in eager.
     """
-    if torch.Tag.nondeterministic_seeded in op.tags:
+    if _draws(op):
         return False
     name = op.overloadpacket.__name__
     images = any(part in name for part in ("convolution", "pool", "batch_norm", "attention"))
@@ -116,7 +120,7 @@ def call(ctx: Context, op: Any, args: Any, kwargs: Any) -> Any:
     if op in IN_PLACE:
         return call_in_place(ctx, IN_PLACE[op], args, kwargs)
     if not _takes_any_layout(op) and len(args) == len(ctx.node.args):
-        args = [_as_traced(ctx, value, node) for value, node in zip(args, ctx.node.args, strict=True)]
+        args = [_as_traced(ctx, value, node, _draws(op)) for value, node in zip(args, ctx.node.args, strict=True)]
     given, named = prepared(tuple(args), ctx), prepared(kwargs, ctx)
     results = buffers_for(ctx, op, given, named)
     ctx.program.call(op, given, named, results)
@@ -142,19 +146,28 @@ def buffers_for(ctx: Context, op: Any, args: Any, kwargs: Any) -> list[Any]:
     ]
 
 
-def _as_traced(ctx: Context, value: Any, node: Any) -> Any:
-    """An argument, with tensors in the layout that eager has."""
+def _as_traced(ctx: Context, value: Any, node: Any, draws: bool) -> Any:
+    """An argument, with tensors in the layout that eager has; gaps do not matter to what draws."""
     if isinstance(value, (list, tuple)) and isinstance(node, (list, tuple)):
-        return type(value)(_as_traced(ctx, v, n) for v, n in zip(value, node, strict=True))
+        return type(value)(_as_traced(ctx, v, n, draws) for v, n in zip(value, node, strict=True))
     if not isinstance(value, Value) or not isinstance(node, torch.fx.Node):
         return value
     strides = ctx.strides(ctx.fake(node))
     reach = sum(((s - 1) * t for s, t in zip(value.sizes, strides, strict=True)), start=1)
     if not (reach is value.numel or reach == value.numel):
-        return _rows_apart(ctx, value, strides)
+        if not draws or not all(type(step) is int and step for step in strides):
+            return _rows_apart(ctx, value, strides)
+        strides = _without_gaps(value.sizes, strides)
     if value.place is None:
         return ctx.program.realize(value, strides)
     return value if value.place.strides == strides else ctx.program.copy(value, strides)
+
+
+def _without_gaps(sizes: tuple[index.Index, ...], strides: tuple[index.Index, ...]) -> tuple[index.Index, ...]:
+    """The strides of a dense tensor whose dimensions are in the same order."""
+    order = sorted(range(len(sizes)), key=lambda d: cast(int, strides[d]), reverse=True)
+    dense = index.contiguous_strides(tuple(sizes[d] for d in order))
+    return tuple(dense[order.index(d)] for d in range(len(sizes)))
 
 
 _ROW = 8

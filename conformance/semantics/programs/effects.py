@@ -92,6 +92,32 @@ def draws_of_rarer_forms(trial: Trial) -> Any:
     return made
 
 
+@case(reference=False)
+def draws_in_order_of_memory(trial: Trial) -> Any:
+    """Some operators draw in the order in which their argument lies in memory, others in the usual one: transposed,
+    in channels last and with gaps, without and with gradients."""
+    base = trial.tensor(6, 7, requires_grad=True)
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        images = x[:, :6].reshape(1, 3, 3, 4).contiguous(memory_format=torch.channels_last)
+        found = []
+        for y in (x.t(), images, x.t()[1:5]):
+            rates = y.abs() + 0.5
+            found += [
+                F.alpha_dropout(y, 0.4, True), F.dropout(y, 0.4, True), torch.rand_like(y), torch.normal(y, rates),
+                y.clone().bernoulli_(0.4), torch.empty_like(y).exponential_(), torch.poisson(rates.detach()),
+                torch.bernoulli(y.detach(), 0.4),
+            ]  # fmt: skip
+        return [*found, torch.multinomial((x.abs() + 0.5).t()[1:5], 3)]
+
+    compiled = trial.compile(f)
+    with torch.no_grad():
+        found = compiled(base)
+    drawn = compiled(base)
+    drawn[0].sum().backward()
+    return found, [t.detach() for t in drawn], base.grad
+
+
 @case("bfloat16")
 def precise_under_autocast(trial: Trial) -> Any:
     """What autocast leaves in float32, and what a program takes out of it, has all digits: losses, powers, sums, norms,
