@@ -19,6 +19,17 @@ def test_arguments_of_the_first_call_are_not_kept(backend, requires_grad):
     assert [reference() for reference in alive] == [None, None]
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_weights_can_be_swapped(backend):
+    """torch refuses to swap tensors to which weak references lead."""
+    layer = torch.nn.Linear(2, 2)
+    compiled = torchmux.compile(layer, backend=backend)
+    for value in (1.0, 2.0):
+        compiled(torch.ones(1, 2))
+        torch.utils.swap_tensors(layer.weight, torch.nn.Parameter(torch.full((2, 2), value)))
+        assert torch.equal(compiled(torch.ones(1, 2)), layer(torch.ones(1, 2)))
+
+
 def test_what_a_weak_dictionary_held_is_gone():
     held = weakref.WeakValueDictionary()
     kept = [torch.ones(2)]
