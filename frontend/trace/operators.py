@@ -207,7 +207,7 @@ class Operators(Tracer):
                 merged.call_method(self, "update", [left], {})
             merged.call_method(self, "update", [right], {})
             return merged
-        if symbol == "%" and isinstance(left, ConstValue) and isinstance(left.value, str):
+        if symbol == "%" and isinstance(left, ConstValue) and left.pytype() in (str, bytes):
             return printed(self, left, right)
         return None
 
