@@ -60,14 +60,6 @@ def answers_of_floats(x, v):
     return x * v if v.is_integer() else x + v
 
 
-@case(numbers(2, 3, 5, 4, -1, -7), compiles=4, whole=False)
-def computed_or_raised(x, n):
-    try:
-        return x * math.factorial(n)
-    except ValueError as error:
-        return x + n, str(error)
-
-
 @dataclasses.dataclass
 class Settings:
     count: int
