@@ -1,5 +1,6 @@
 """Compiled code keeps no argument of the program's alive, as eager keeps none."""
 
+import gc
 import weakref
 
 import pytest
@@ -17,6 +18,34 @@ def test_arguments_of_the_first_call_are_not_kept(backend, requires_grad):
     alive = [weakref.ref(argument) for argument in arguments]
     del arguments, results
     assert [reference() for reference in alive] == [None, None]
+
+
+class Closes:
+    def __del__(self):
+        pass
+
+
+def _breaks_as_a_whole(x, y):
+    Closes()
+    return x * 2 + y
+
+
+def _breaks_at_a_number(x, y):
+    return x.sum().item() + y
+
+
+@pytest.mark.parametrize("function", [_breaks_as_a_whole, _breaks_at_a_number])
+def test_arguments_of_frames_that_break_are_not_kept(function):
+    inner = torchmux.compile(function, backend="eager")
+    arguments = [torch.ones(2), torch.ones(3, 2)]
+    gc.disable()
+    try:
+        torchmux.compile(lambda x, y: (x + 1, inner(x, y)), backend="eager")(*arguments)
+        alive = [weakref.ref(argument) for argument in arguments]
+        del arguments
+        assert [reference() for reference in alive] == [None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
