@@ -246,7 +246,7 @@ class SymbolicNumbers(Tracer):
         if node.op != "call_function" or node.target is operator.getitem or node.kwargs:
             return None
         operands = tuple(self._source_of(each) for each in node.args)
-        return None if None in operands else self._computation(node.target, operands)  # type: ignore[arg-type]
+        return None if None in operands else self._computation(node.target, operands)
 
     def _result_of(self, result: Any, computation: Source) -> Value:
         if type(result) is tuple:

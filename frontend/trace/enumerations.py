@@ -61,7 +61,8 @@ def asks_for_missing(tr: Tracer, cls: enum.EnumMeta, given: Any) -> bool:
     if isinstance(given, cls) or given in cls._value2member_map_:
         return False
     found = tr.static_lookup(cls, "_missing_")
-    if isinstance(found, classmethod) and not tr.is_settled_function(found.__func__):
+    plain = found.__func__ if isinstance(found, classmethod) else None
+    if isinstance(plain, types.FunctionType) and not tr.is_settled_function(plain):
         return True
     _answers_as_built_in(tr, cls, "_missing_")
     return False

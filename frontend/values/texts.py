@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -103,14 +104,11 @@ def joined(tr: Tracer, parts: list[Value]) -> Value:
 
 def printed(tr: Tracer, text: ConstValue, value: Value) -> Value:
     """``text % value``."""
-    found = (
-        tr.computed(_percent, [text, *value.items(tr)]) if is_tuple(value) else tr.computed(operator.mod, [text, value])
-    )
+    if isinstance(value, TupleValue) and value.pytype() is tuple:
+        found = tr.computed(_percent, [text, *value.items(tr)])
+    else:
+        found = tr.computed(operator.mod, [text, value])
     return found or tr.fold(operator.mod, [text.const(tr), format_args(tr, value)], {})
-
-
-def is_tuple(value: Value) -> bool:
-    return isinstance(value, TupleValue) and value.pytype() is tuple
 
 
 def format_args(tr: Tracer, value: Value) -> Any:
@@ -147,5 +145,5 @@ def converted(tr: Tracer, value: Value, conversion: str) -> Value:
             return of_protocol(method.call(tr, [], {}), "__str__")
         if isinstance(value, ExceptionValue):
             return value.call_c_method(tr, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
-    function = {"s": str, "r": repr, "a": ascii}[conversion]
+    function: Callable[[Any], str] = {"s": str, "r": repr, "a": ascii}[conversion]  # type: ignore[assignment]
     return tr.computed(function, [value]) or tr.fold(function, [text_arg(tr, value)], {})
