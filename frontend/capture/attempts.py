@@ -241,7 +241,7 @@ def run(
             result = attempt(assumptions)
         except Restart as restart:
             following, reason = restart.next(assumptions), restart.reason
-            _let_go(restart, handled)
+            let_go(restart, handled)
             if following == assumptions:
                 raise RuntimeError(f"attempt {number} starts again without a change: {reason}") from restart
             remember(restart)
@@ -256,12 +256,13 @@ def run(
     raise GraphBreak(breaks.TOO_DEEP, f"{MOST} attempts to capture the frame all started again; the last one: {reason}")
 
 
-def _let_go(restart: Restart, handled: BaseException | None) -> None:
+def let_go(ended: BaseException, handled: BaseException | None) -> None:
     """Let go of the frames of what ended an attempt, which hold what the program's variables refer to.
 
-    What captures keep of an attempt may lead to where it stopped.  ``handled`` is the program's own exception.
+    What captures keep of an attempt may lead to where it stopped, and frames of the tracer to what they raised.
+    ``handled`` is the program's own exception.
     """
-    pending: list[BaseException | None] = [restart]
+    pending: list[BaseException | None] = [ended]
     while pending:
         error = pending.pop()
         if error is None or error is handled or error.__traceback__ is None:

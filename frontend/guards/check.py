@@ -117,7 +117,7 @@ class CompiledGuards:
         body = "\n".join("        " + line for line in ([*loader.prologue(), *every] or ["pass"]))
         text = (
             f"def guard({takes}):\n    try:\n{body}\n"
-            "    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
+            "    except (KeyError, AttributeError, IndexError, TypeError, ValueError, ArithmeticError):\n"
             f"        return {no}  # a path that the trace followed is gone\n"
             "    except BaseException as error:\n"
             "        return keep(error)\n"

@@ -302,7 +302,8 @@ def divmod_(tr: Tracer, left: Value, right: Value) -> Value:
 @handles(pow)
 def pow_(tr: Tracer, base: Value, exponent: Value, *modulus: Value) -> Value:
     if modulus:
-        return tr.fold(pow, [base.const(tr), exponent.const(tr), modulus[0].const(tr)], {})
+        found = tr.computed(pow, [base, exponent, *modulus])
+        return found or tr.fold(pow, [base.const(tr), exponent.const(tr), modulus[0].const(tr)], {})
     return tr.binary("**", base, exponent)
 
 
@@ -318,6 +319,8 @@ def _numeric(tr: Tracer, function: Any, name: str, args: list[Value]) -> Value:
             raise GraphBreak(breaks.C_FUNCTION, "round() of a tensor")  # which torch has no method for
         return tr.emit("call_function", torch.abs, args, {})
     if isinstance(value, SymValue) and function is abs and value.pytype() is not bool:
+        if (found := tr.computed(abs, [value])) is not None:
+            return found
         if value.pytype() is float and not value.sym.node.expr.is_symbol:
             return tr.fold(abs, [value.const(tr)], {})  # which may be zero, with a sign
         return value if tr.decide(value.sym >= 0) else tr.unary("-", value)
@@ -325,7 +328,7 @@ def _numeric(tr: Tracer, function: Any, name: str, args: list[Value]) -> Value:
         method = value.special(tr, name)
         if method is not None:
             return method.call(tr, args[1:], {})
-    return tr.fold(function, [a.const(tr) for a in args], {})
+    return tr.computed(function, args) or tr.fold(function, [a.const(tr) for a in args], {})
 
 
 @handles(vars)

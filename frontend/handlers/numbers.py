@@ -76,7 +76,7 @@ def _symbolic_math(function: Any, symbolic: Any) -> None:
                 return tr.emit("call_function", symbolic, [value], {})
         elif isinstance(value, TensorValue):
             value = value.call_method(tr, "__float__", [], {})
-        return tr.fold(function, [value.const(tr)], {})
+        return tr.computed(function, [value]) or tr.fold(function, [value.const(tr)], {})
 
     handles(function)(answer)
 

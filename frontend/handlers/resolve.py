@@ -119,7 +119,8 @@ def constants(tr: Tracer, obj: Any) -> Meaning | None:
     def call(tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not all(map(_is_plain, (*args, *kwargs.values()))):
             raise refused_call(obj)
-        return tr.fold(obj, [_plain(tr, a) for a in args], {k: _plain(tr, v) for k, v in kwargs.items()})
+        found = tr.computed(obj, args, kwargs)
+        return found or tr.fold(obj, [_plain(tr, a) for a in args], {k: _plain(tr, v) for k, v in kwargs.items()})
 
     return call
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import logging
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from torchmux.registry.errors import CompilationFailed, FallbackRefused, Torchmu
 from .. import breaks, logs
 from ..breaks import GraphBreak
 from ..bytecode import only_returns, resume_origin
+from ..capture.attempts import let_go
 from ..capture.backend_call import compile_graph_with
 from ..capture.capture import capture
 from ..capture.captured import Captured, CodeState
@@ -181,7 +183,7 @@ def _note_call_in_eager(record: Any, captured: Captured) -> None:
 
 def _captured(session: Session, state: CodeState, frame: Any, record: Any, compile_graph: Callable) -> Any:
     """The capture of a frame, or the decision to run it in eager."""
-    code = frame.f_code
+    code, handled = frame.f_code, sys.exception()
     try:
         with ti.without_saved_tensor_hooks(), full_collections_wait():
             captured = capture(
@@ -207,7 +209,9 @@ def _captured(session: Session, state: CodeState, frame: Any, record: Any, compi
             return _settled(session, state, code)
         return _in_vain(session, state, code, little.guards, without_tensors=little.without_tensors)
     except GraphBreak as stop:
-        return _whole_frame_break(session, state, code, stop, record)
+        decision = _whole_frame_break(session, state, code, stop, record)
+        let_go(stop, handled)
+        return decision
     except TorchmuxError:
         raise
     except Exception as error:

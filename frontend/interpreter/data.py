@@ -10,7 +10,7 @@ from ..values.constants import ConstValue
 from ..values.containers.mappings import DictValue, pairs
 from ..values.containers.sequences import ListValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue, by_hash
-from ..values.texts import DataText, has_data
+from ..values.texts import joined
 from .frame import Frame, op
 
 
@@ -131,8 +131,7 @@ def build_slice(frame: Frame, ins: Any) -> None:
 
 @op("BUILD_STRING")
 def build_string(frame: Frame, ins: Any) -> None:
-    parts = frame.popn(ins.arg)
-    frame.push(DataText() if has_data(parts) else ConstValue("".join(part.const(frame.tr) for part in parts)))
+    frame.push(joined(frame.tr, frame.popn(ins.arg)))
 
 
 @op("FORMAT_VALUE")

@@ -1,6 +1,7 @@
 """C helpers of collections: comparison and union of OrderedDict, the counting loop of Counter, searches in a deque."""
 
 import collections
+import sys
 
 from .containers import is_or_equals
 from .mappings import dict_eq, view_reversed
@@ -84,6 +85,19 @@ def deque_count(self, value, /):
         if is_or_equals(item, value):
             count += 1
     return count
+
+
+@method_polyfill(collections.deque, "index")
+def deque_index(self, value, start=0, stop=sys.maxsize, /):
+    size = len(self)
+    start, stop = max(start + size, 0) if start < 0 else start, max(stop + size, 0) if stop < 0 else stop
+    for index in range(start, min(stop, size)):
+        found = is_or_equals(self[index], value)
+        if len(self) != size:
+            raise RuntimeError("deque mutated during iteration")
+        if found:
+            return index
+    raise ValueError(f"{value!r} is not in deque")
 
 
 @method_polyfill(collections.deque, "remove")

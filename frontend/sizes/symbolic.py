@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,12 +15,14 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import NeedsShapeEnv, SizesOfDataGivenUp
+from ..guards.computed import Computed, key_of
 from ..guards.kinds.numbers import AtLeast, AtMost, Decides, FitsFloat32, IsInt64
 from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
 from ..trace.tracer import Tracer
 from ..values.base import GraphValue, Value
-from ..values.constants import ConstValue, SymValue, sym_result
+from ..values.constants import ComputedValue, ConstValue, SymValue, sym_result
+from ..values.containers.sequences import TupleValue
 from ..values.tensors import TensorValue
 from .dynamic import Dims, DynamicDims
 from .read_numbers import as_tensor
@@ -45,6 +48,13 @@ def _of_nested(tensor: torch.Tensor, dims: Dims) -> Dims:
     return Dims({index: "auto" for index in {*dims.sizes, *ragged} if tensor.shape[index] > 1})
 
 
+def _outside(node: torch.fx.Node) -> torch.fx.Node:
+    """What a region's parameter stands for, where that is a node from outside."""
+    while "captured" in node.meta:
+        node = node.meta["captured"]
+    return node
+
+
 class SymbolicNumbers(Tracer):
     """The part of a trace that keeps ShapeEnv and the graph together."""
 
@@ -67,6 +77,7 @@ class SymbolicNumbers(Tracer):
         self._symbol_nodes: dict[Any, Any] = {}
         self._symbols: dict[Any, Any] = {}  # symbol -> its SymInt
         self._numbers: dict[Source, Value] = {}
+        self._computations: dict[Any, Source] = {}
         self._origins: dict[Any, str] = {}  # unbacked symbol -> the operator and line that it comes from
 
     # --- inputs ----------------------------------------------------------------------------------------------------
@@ -181,12 +192,72 @@ class SymbolicNumbers(Tracer):
 
     def number_source(self, node: Any) -> Source | None:
         """Where the compiled frame finds the number of a node, if it is an input."""
+        node = _outside(node)
         if isinstance(node.meta.get("example_value"), torch.SymFloat):
             expr = node.meta["example_value"].node.expr
             return self.float_inputs.get(expr) if self._symbol_nodes.get(expr) is node else None
         if node.op != "placeholder":
             return None
         return next((source for placeholder, source in self.inputs if placeholder is node), None)
+
+    # --- numbers that Python computes ------------------------------------------------------------------------------
+
+    def computed(self, function: Callable, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value | None:
+        names, values = tuple(kwargs or ()), (*args, *(kwargs or {}).values())
+        if self.exporting or not any(isinstance(value, SymValue | ComputedValue) for value in values):
+            return None
+        operands: list[Any] = []
+        given: list[Any] = []
+        for value in values:
+            if isinstance(value, ComputedValue):
+                operands.append(value.computed)
+                given.append(value.known())
+            elif isinstance(value, SymValue):
+                source = None if self.depends_on_data(value.sym) else self._source_of(value.node)
+                if source is None:
+                    return None
+                operands.append(source)
+                given.append(self._evaluate(value.node))
+            elif value.is_const():
+                given.append(value.const(self))
+                operands.append(given[-1])
+            else:
+                return None
+        plain = len(args)
+        try:
+            result = function(*given[:plain], **dict(zip(names, given[plain:], strict=True)))
+        except Exception:
+            return None  # whoever asked calls it with constants
+        return self._result_of(result, self._computation(function, tuple(operands), names))
+
+    def _computation(self, function: Callable, operands: tuple, names: tuple[str, ...] = ()) -> Source:
+        parent = next(each for each in operands if isinstance(each, Source))
+        key = key_of(function, operands, names)
+        return self._computations.setdefault(key, Computed(function, operands, names, parent))
+
+    def _source_of(self, node: Any) -> Any:
+        """Where the frame finds what a node computes: a number, a source, or None if inputs do not tell."""
+        if type(node) in (int, float, bool):
+            return node
+        if not isinstance(node, torch.fx.Node):
+            return None
+        if (source := self.number_source(node)) is not None:
+            return source
+        if node.op != "call_function" or node.target is operator.getitem or node.kwargs:
+            return None
+        operands = tuple(self._source_of(each) for each in node.args)
+        return None if None in operands else self._computation(node.target, operands)
+
+    def _result_of(self, result: Any, computation: Source) -> Value:
+        if type(result) is tuple:
+            items = (self._computation(operator.getitem, (computation, index)) for index in range(len(result)))
+            return TupleValue([self._result_of(*each) for each in zip(result, items, strict=True)])
+        if type(result) is bool:
+            self.guards.equals(computation, result)
+            return ConstValue(result)
+        if type(result) in (int, float) and self.dims.takes_data(result, computation):
+            return self.number_input(result, computation)
+        return ComputedValue(self, result, computation)
 
     # --- sizes -----------------------------------------------------------------------------------------------------
 
@@ -325,6 +396,7 @@ class SymbolicNumbers(Tracer):
         """What a node that computes a number gives in this call, by Python's own arithmetic."""
         if not isinstance(node, torch.fx.Node):
             return node
+        node = _outside(node)
         example = node.meta["example_value"]
         if node.op == "placeholder":
             return self.real_inputs[node]

@@ -2,7 +2,7 @@
 
 An operation on a member or on a class is folded: Python computes it once, and the graph has its result.  That is
 right only while the class goes on answering as :mod:`enum` or ``type`` does.  Code of the program's behind an
-operation, such as an ``__eq__`` or a ``_missing_``, could read anything, so it breaks the graph.
+operation, such as an ``__eq__``, could read anything, so it breaks the graph; a ``_missing_`` is traced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from .. import breaks
 from ..breaks import GraphBreak
 from ..guards.sources import Attr, Const
-from ..values.base import MISSING
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -37,8 +36,8 @@ def ask_operand(tr: Tracer, operand: Any, *methods: str) -> None:
     tr.guards.equals(Attr(Const(operand, str(operand)), "_value_"), operand._value_)
 
 
-def ask_class(tr: Tracer, cls: enum.EnumMeta, method: str, given: Any = MISSING) -> None:
-    """``cls`` is about to be asked for a special method of its metaclass; ``given`` is the argument of a call.
+def ask_class(tr: Tracer, cls: enum.EnumMeta, method: str) -> None:
+    """``cls`` is about to be asked for a special method of its metaclass.
 
     Raises:
         GraphBreak: the program's own code would answer.
@@ -47,10 +46,26 @@ def ask_class(tr: Tracer, cls: enum.EnumMeta, method: str, given: Any = MISSING)
         return
     _answers_as_built_in(tr, type(cls), method)
     tr.guard_text(cls, _members, _members(cls), "has the members that it had")
-    if given is not MISSING:
-        _answers_as_built_in(tr, cls, "_missing_")
-        if _is_compared(cls, given):  # a look-up among the values of members, which it may be equal to
-            raise GraphBreak(breaks.OPERATION, f"{cls.__qualname__}({given!r:.60})")
+
+
+def asks_for_missing(tr: Tracer, cls: enum.EnumMeta, given: Any) -> bool:
+    """Whether the member for a value is what a ``_missing_`` of the program's says.
+
+    Raises:
+        GraphBreak: code of the program's compares the value with those of members.
+    """
+    if tr.is_settled_class(cls):
+        return False
+    if _is_compared(cls, given):
+        raise GraphBreak(breaks.OPERATION, f"{cls.__qualname__}({given!r:.60})")
+    if isinstance(given, cls) or given in cls._value2member_map_:
+        return False
+    found = tr.static_lookup(cls, "_missing_")
+    plain = found.__func__ if isinstance(found, classmethod) else None
+    if isinstance(plain, types.FunctionType) and not tr.is_settled_function(plain):
+        return True
+    _answers_as_built_in(tr, cls, "_missing_")
+    return False
 
 
 def _members(cls: enum.EnumMeta) -> list[tuple[Any, int, str]]:

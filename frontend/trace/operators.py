@@ -20,14 +20,13 @@ from ..sizes.algebra import inverse, power_of_negative
 from ..values import arrays
 from ..values.arrays import AnyArray
 from ..values.base import MISSING, Raised, Value
-from ..values.constants import HAVE_TWINS, ConstValue, SymValue, has_no_twin, operand, sym_result
+from ..values.constants import HAVE_TWINS, ComputedValue, ConstValue, SymValue, has_no_twin, operand, sym_result
 from ..values.containers import array_items
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
 from ..values.containers.proxies import ProxyValue
 from ..values.containers.sequences import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from ..values.containers.sets import SetValue
-from ..values.exceptions import ExceptionValue
 from ..values.facets.identities import IdValue, are_one
 from ..values.facets.instance_dict import InstanceDictValue
 from ..values.facets.references import NewWeakrefValue
@@ -35,7 +34,7 @@ from ..values.objects import ObjectValue, of_protocol
 from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
-from ..values.texts import format_args, formatted, text_arg
+from ..values.texts import converted, formatted, printed
 from .enumerations import ask_operand
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY, unsupported
 from .protocols import has_members
@@ -86,6 +85,9 @@ class Operators(Tracer):
         if isinstance(left, AnyArray) or isinstance(right, AnyArray):
             return arrays.binary(self, symbol, left, right)
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
+            if isinstance(left, ComputedValue) or isinstance(right, ComputedValue):
+                if (found := self.computed(function, [left, right])) is not None:
+                    return found
             ask_operand(self, left.const(self), name, f"__i{name[2:]}")
             ask_operand(self, right.const(self), reflected)
             return self._fold_binary(function, symbol, left, right)
@@ -111,8 +113,9 @@ class Operators(Tracer):
         return self._dunder(symbol, name, reflected, left, right)
 
     def _fold_binary(self, function: Callable, symbol: str, left: Value, right: Value) -> Value:
+        if symbol == "%" and isinstance(left, ConstValue) and left.pytype() in (str, bytes):
+            return printed(self, left, right)
         a, b = left.const(self), right.const(self)
-        b = format_args(self, right) if symbol == "%" and isinstance(a, (str, bytes)) else b
         if symbol in ("**", "<<") and isinstance(a, int) and isinstance(b, int) and abs(b) > 10_000:
             raise GraphBreak(breaks.OPERATION, f"{a} {symbol} {b} is too large to compute during compilation")
         return self.fold(function, [a, b], {})
@@ -139,7 +142,9 @@ class Operators(Tracer):
             if isinstance(error, undecided):
                 raise self.undecided(error.cond, f"symbolic {function.__name__}") from None
             # there is no such operation on symbols: bits, powers that may be fractions
-            return self.fold(function, [left.const(self), right.const(self)], {})
+            return self.computed(function, [left, right]) or self.fold(
+                function, [left.const(self), right.const(self)], {}
+            )
         if not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return ConstValue(result)
         if result.node.expr.is_number and isinstance(result, torch.SymFloat):  # which may be zero, with a sign
@@ -202,8 +207,8 @@ class Operators(Tracer):
                 merged.call_method(self, "update", [left], {})
             merged.call_method(self, "update", [right], {})
             return merged
-        if symbol == "%" and isinstance(left, ConstValue) and isinstance(left.value, str):
-            return self.fold(operator.mod, [left.value, format_args(self, right)], {})
+        if symbol == "%" and isinstance(left, ConstValue) and left.pytype() in (str, bytes):
+            return printed(self, left, right)
         return None
 
     def _inplace(self, symbol: str, left: Value, right: Value) -> Value:
@@ -559,16 +564,7 @@ class Operators(Tracer):
         return value if method is None else of_protocol(method.call(self, [], {}), "__index__")
 
     def convert(self, value: Value, conversion: str) -> Value:
-        """``!s``, ``!r`` and ``!a`` of f-strings, and ``str()``/``repr()``."""
-        if isinstance(value, ObjectValue):
-            method = value.special(self, "__str__") if conversion == "s" else None
-            method = method or value.special(self, "__repr__")
-            if method is not None:
-                return of_protocol(method.call(self, [], {}), "__str__")
-            if isinstance(value, ExceptionValue):
-                return value.call_c_method(self, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
-        function = {"s": str, "r": repr, "a": ascii}[conversion]
-        return self.fold(function, [text_arg(self, value)], {})
+        return converted(self, value, conversion)
 
     def format(self, value: Value, spec: Value | None) -> Value:
         return formatted(self, value, "" if spec is None else spec.const(self))

@@ -176,6 +176,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.subclass_inputs.clear()
         for guarded in self.guards.tensors.values():
             guarded.tensor = None
+        ti.forget_real_tensors(self.fake_mode)
 
     # --- running ---------------------------------------------------------------------------------------------------
 

@@ -207,6 +207,12 @@ class Symbols(Protocol):
     def number_source(self, node: Node) -> Source | None:
         """Where the compiled frame finds the number that a node stands for, if it is an input."""
 
+    def computed(self, function: Callable, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value | None:
+        """What a pure function gives for symbolic numbers, which the frame asks it for in each call.
+
+        None: no argument is symbolic, no inputs tell one of them, or the function raises an exception.
+        """
+
     def size_value(self, owner: GraphValue, dim: int) -> Value:
         """``tensor.size(dim)``."""
 

@@ -137,8 +137,12 @@ def no_such_method(
 def constants(
     tr: Tracer, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value | None:
-    """A method of a constant with constant arguments, called for real."""
-    if kwargs or cls is object or not owner.is_const() or not all(a.is_const() for a in args):
+    """A method of a constant with constant arguments, called for real; by the frame if numbers among them change."""
+    if kwargs or cls is object or not owner.is_const():
+        return None
+    if (computed := tr.computed(own_attribute(cls, name), [owner, *args])) is not None:
+        return computed
+    if not all(a.is_const() for a in args):
         return None
     found = owner.const(tr)
     return tr.fold(own_attribute(cls, name).__get__(found, type(found)), [a.const(tr) for a in args], {})

@@ -16,7 +16,7 @@ from ..breaks import C_FUNCTION, DISABLED, OPERATION, GraphBreak
 from ..guards.kinds.classes import HasSubclasses
 from ..guards.kinds.objects import Is, NoAttribute, NotInDict
 from ..guards.sources import Attr, Const, Global, Referent, Source
-from ..trace.enumerations import ask_class, ask_operand
+from ..trace.enumerations import ask_class, ask_operand, asks_for_missing
 from .base import MISSING, GraphValue, Raised, Value
 from .builtin_methods import BuiltinMethodValue
 from .constants import ConstValue
@@ -281,11 +281,28 @@ class ClassValue(RealValue):
             return ListValue([tr.wrap(each, None) for each in found])
         raise GraphBreak(C_FUNCTION, f"{cls.__name__}.{name} on a class")
 
+    def _missing(self, tr: Tracer, given: Value) -> Value:
+        """The member that the ``_missing_`` of an enumeration finds for a value that none has."""
+        try:
+            found = self.getattr(tr, "_missing_").call(tr, [given], {})
+        except Raised as raised:
+            if issubclass(raised.value.pytype(), ValueError):
+                raise
+            raise GraphBreak(C_FUNCTION, f"{self.describe()}, whose _missing_ raises another error") from None
+        if isinstance(found.real(), self.obj):
+            return found
+        if found.pytype() is not type(None):
+            raise GraphBreak(C_FUNCTION, f"{self.describe()}, whose _missing_ finds no member")
+        message = f"{given.const(tr)!r} is not a valid {self.obj.__qualname__}"
+        raise Raised(tr.make_exception(ValueError, message))
+
     def instantiate(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call the class: as its metaclass says, or as ``type`` does it."""
         cls = self.obj
         if isinstance(cls, enum.EnumMeta):
-            ask_class(tr, cls, "__call__", args[0].const(tr) if args else None)
+            ask_class(tr, cls, "__call__")
+            if len(args) == 1 and not kwargs and asks_for_missing(tr, cls, args[0].const(tr)):
+                return self._missing(tr, args[0])
             return tr.fold(cls, [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()})
         meta_call = tr.static_lookup(type(cls), "__call__")
         if type(cls) is not type:

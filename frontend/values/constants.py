@@ -39,6 +39,8 @@ HAVE_TWINS = frozenset(
     {int, float, complex, str, bytes, torch.device, np.float64, np.float32, np.int64, np.int32, np.bool_}
 )
 
+_OF_TEXTS = frozenset({str, bytes, int, float, bool, complex})  # their methods only compute
+
 # Kept out of folding: they return fresh mutable objects, read the outside world, or take unbounded time.
 _UNSAFE_METHODS = frozenset({"__reduce__", "__reduce_ex__", "__getattribute__", "__init_subclass__", "__setattr__"})
 
@@ -53,6 +55,10 @@ def has_no_twin(value: Any) -> bool:
     if type(value) is int:
         return -5 <= value <= 256
     return type(value) in (str, bytes) and len(value) < 2 and value.isascii()
+
+
+def _joined_by(text: Any, *parts: Any) -> Any:
+    return text.join(parts)
 
 
 class ConstValue(Value):
@@ -136,8 +142,14 @@ class ConstValue(Value):
         if name in _UNSAFE_METHODS:
             raise GraphBreak(C_FUNCTION, f"{type(self.value).__name__}.{name}")
         if name == "join" and isinstance(self.value, str) and len(args) == 1 and not args[0].is_const():
-            parts = [part.const(tr) for part in args[0].unpack(tr)]
-            return tr.fold(self.value.join, [parts], {})
+            items = args[0].unpack(tr)
+            if (found := tr.computed(_joined_by, [self, *items])) is not None:
+                return found
+            return tr.fold(self.value.join, [[part.const(tr) for part in items]], {})
+        if type(self.value) in _OF_TEXTS and (
+            found := tr.computed(getattr(type(self.value), name), [self, *args], kwargs)
+        ):
+            return found
         return tr.fold(
             getattr(self.value, name), [a.const(tr) for a in args], {k: v.const(tr) for k, v in kwargs.items()}
         )
@@ -245,6 +257,54 @@ class NumpyNumberValue(ConstValue):
         return self.symbol().fake(tr)
 
 
+class ComputedValue(ConstValue):
+    """What Python computes from numbers that change: a constant to all who read it, which is then guarded.
+
+    Where it only outlives the graph, the frame computes it in each call.
+    """
+
+    __slots__ = ("_known", "_tr", "computed")
+
+    def __init__(self, tr: Tracer, value: Any, computed: Source) -> None:
+        self._tr = tr
+        self.computed = computed
+        super().__init__(value)
+        tr.guards_type(computed, type(value))  # it can be computed
+
+    @property
+    def value(self) -> Any:
+        self._tr.guards_equal(self.computed, self._known)
+        return self._known
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._known = value
+
+    def known(self) -> Any:
+        """What it is in this call, not guarded."""
+        return self._known
+
+    def pytype(self) -> type:
+        return type(self._known)
+
+    def describe(self) -> str:
+        return f"{type(self._known).__name__} {self.computed.words()}"
+
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        if isinstance(getattr(self.pytype(), name, None), _IN_C):
+            return ConstMethodValue(self, name)
+        return super().getattr(tr, name)
+
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name not in _UNSAFE_METHODS and isinstance(function := getattr(self.pytype(), name, None), _IN_C):
+            if (found := tr.computed(function, [self, *args], kwargs)) is not None:
+                return found
+        return super().call_method(tr, name, args, kwargs)
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return out.load(self.computed)
+
+
 def operand(value: Value) -> Value:
     """An operand of arithmetic with a tensor, where NumPy's numbers count as Python's."""
     if isinstance(value, NumpyNumberValue):
@@ -252,6 +312,9 @@ def operand(value: Value) -> Value:
     if isinstance(value, ConstValue) and type(value.value) in NUMPY_NUMBERS:
         return ConstValue(value.value.item())
     return value
+
+
+_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 class ConstMethodValue(Value):
@@ -308,15 +371,20 @@ class SymValue(GraphValue):
                 return self
             if name in ("imag", "denominator"):  # which depend on no number
                 return ConstValue(getattr(self.pytype()(1), name))
-            if name == "conjugate":
-                from .builtin_methods import BuiltinMethodValue
+        if isinstance(getattr(self.pytype(), name, None), types.MethodDescriptorType):
+            from .builtin_methods import BuiltinMethodValue
 
-                return BuiltinMethodValue(self, self.pytype(), name)
+            return BuiltinMethodValue(self, self.pytype(), name)
         return ConstValue(self.const(tr)).getattr(tr, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "conjugate" and self.pytype() is not bool and not args and not kwargs:
             return self
+        function = getattr(self.pytype(), name, None)
+        if isinstance(function, types.MethodDescriptorType) and name not in _UNSAFE_METHODS:
+            if (found := tr.computed(function, [self, *args], kwargs)) is not None:
+                return found
+            return ConstValue(self.const(tr)).call_method(tr, name, args, kwargs)
         return super().call_method(tr, name, args, kwargs)
 
     def has(self, name: str) -> bool:

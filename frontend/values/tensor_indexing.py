@@ -44,6 +44,26 @@ def select_symbolic(tr: Tracer, owner: Value, rank: int, key: Value) -> Value | 
     return owner
 
 
+def arrays_as_tensors(tr: Tracer, key: Value) -> Value:
+    """A key with NumPy's arrays of integers as the tensors that indexing makes of them."""
+    from .arrays import AnyArray
+
+    parts = key.items(tr) if isinstance(key, TupleValue) else [key]
+    if not any(isinstance(part, AnyArray) for part in parts):
+        return key
+
+    def as_tensor(part: Value) -> Value:
+        if not isinstance(part, AnyArray):
+            return part
+        array = part.in_graph(tr)
+        if array.is_number or not array.tensor.example.dim() or array.tensor.example.dtype not in _READ_AS_INTEGERS:
+            return part
+        return tr.emit("call_method", "to", [array.tensor, ConstValue(torch.int64)], {})
+
+    found = [as_tensor(part) for part in parts]
+    return TupleValue(found) if isinstance(key, TupleValue) else found[0]
+
+
 def depends_on_data(tr: Tracer, key: Value) -> bool:
     """Whether a key has an integer that only the data tells."""
     parts = key.items(tr) if isinstance(key, TupleValue) else [key]

@@ -22,7 +22,7 @@ from .containers.sequences import TupleValue
 from .contexts import as_inference
 from .descriptors import bind_class_attribute
 from .scalars import READS, number_of, read_number
-from .tensor_indexing import depends_on_data, select_symbolic
+from .tensor_indexing import arrays_as_tensors, depends_on_data, select_symbolic
 
 if TYPE_CHECKING:
     from ..trace.tracer import FrameWriter, Tracer
@@ -409,6 +409,7 @@ class TensorValue(GraphValue):
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         self.guard_operator(tr, "__getitem__")
+        key = arrays_as_tensors(tr, key)
         selected = select_symbolic(tr, self, self.example.dim(), key) if tr.symbolic or tr.dims.scalars else None
         if selected is not None:
             return selected
@@ -416,6 +417,7 @@ class TensorValue(GraphValue):
 
     def setitem(self, tr: Tracer, key: Value, value: Value) -> None:
         self.guard_operator(tr, "__setitem__")
+        key = arrays_as_tensors(tr, key)
         if tr.dims.scalars and depends_on_data(tr, key):  # torch's own would select at a place that no node tells
             selected = select_symbolic(tr, self, self.example.dim(), key)
             if selected is not None:

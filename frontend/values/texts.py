@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +17,7 @@ from .base import Raised, Value
 from .constants import ConstValue
 from .containers.mappings import DictValue
 from .containers.sequences import SequenceValue, TupleValue
+from .exceptions import ExceptionValue
 from .objects import ObjectValue, of_protocol
 from .tensors import TensorValue
 
@@ -41,11 +44,6 @@ class DataText(Value):
 
     def rebuild(self, out: FrameWriter) -> str:
         raise TextNeeded
-
-
-def has_data(parts: list[Value]) -> bool:
-    """Whether one of the parts of a text contains the value of a tensor."""
-    return any(isinstance(part, DataText) for part in parts)
 
 
 def text_arg(tr: Tracer, value: Value, around: tuple[Value, ...] = ()) -> Any:
@@ -89,6 +87,30 @@ def _contents(tr: Tracer, value: SequenceValue | DictValue, around: tuple[Value,
     return value.pytype()(map(shown, value.items(tr)))
 
 
+def _joined(*parts: str) -> str:
+    return "".join(parts)
+
+
+def _percent(text: Any, *items: Any) -> Any:
+    return text % items
+
+
+def joined(tr: Tracer, parts: list[Value]) -> Value:
+    """The parts of an f-string as one text."""
+    if any(isinstance(part, DataText) for part in parts):  # which contains the value of a tensor
+        return DataText()
+    return tr.computed(_joined, parts) or ConstValue("".join(part.const(tr) for part in parts))
+
+
+def printed(tr: Tracer, text: ConstValue, value: Value) -> Value:
+    """``text % value``."""
+    if isinstance(value, TupleValue) and value.pytype() is tuple:
+        found = tr.computed(_percent, [text, *value.items(tr)])
+    else:
+        found = tr.computed(operator.mod, [text, value])
+    return found or tr.fold(operator.mod, [text.const(tr), format_args(tr, value)], {})
+
+
 def format_args(tr: Tracer, value: Value) -> Any:
     if isinstance(value, TupleValue):
         return tuple(text_arg(tr, v) for v in value.items(tr))
@@ -108,5 +130,20 @@ def formatted(tr: Tracer, value: Value, spec: str) -> Value:
     if isinstance(value, TensorValue) and not spec and tr.may_expect:
         tr.texts += 1
         return DataText()
+    if (found := tr.computed(format, [value, ConstValue(spec)])) is not None:
+        return found
     ask_operand(tr, value.real(), "__format__")
     return tr.fold(format, [text_arg(tr, value), spec], {})
+
+
+def converted(tr: Tracer, value: Value, conversion: str) -> Value:
+    """``!s``, ``!r`` and ``!a`` of f-strings, and ``str()``/``repr()``."""
+    if isinstance(value, ObjectValue):
+        method = value.special(tr, "__str__") if conversion == "s" else None
+        method = method or value.special(tr, "__repr__")
+        if method is not None:
+            return of_protocol(method.call(tr, [], {}), "__str__")
+        if isinstance(value, ExceptionValue):
+            return value.call_c_method(tr, BaseException, "__str__" if conversion == "s" else "__repr__", [], {})
+    function: Callable[[Any], str] = {"s": str, "r": repr, "a": ascii}[conversion]  # type: ignore[assignment]
+    return tr.computed(function, [value]) or tr.fold(function, [text_arg(tr, value)], {})

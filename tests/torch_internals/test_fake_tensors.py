@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -75,6 +77,16 @@ def test_plain_fake() -> None:
         True, True, True, True, True, True, False, True, True, True
     ]  # fmt: skip
     assert ti.plain_fake(ti.fake_tensor_mode(symbolic=True), torch.ones(2)) is None
+
+
+@checks("forget_real_tensors")
+def test_no_references_stay() -> None:
+    mode, tensor = ti.fake_tensor_mode(symbolic=False), torch.ones(2)
+    mode.from_tensor(tensor)
+    assert weakref.getweakrefs(tensor)
+    ti.forget_real_tensors(mode)
+    assert not weakref.getweakrefs(tensor)
+    assert mode.from_tensor(tensor).shape == (2,)
 
 
 @checks("fake_tensor_errors")

@@ -78,6 +78,7 @@ from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,
     fake_tensor_mode,
+    forget_real_tensors,
     ignoring_new_symbols,
     is_fake,
     is_fake_class,

@@ -36,6 +36,11 @@ def new_fake_mode() -> Any:
     return correct(FakeTensorMode(allow_non_fake_inputs=True))
 
 
+def forget_real_tensors(mode: Any) -> None:
+    """Drop the mode's weak references to the tensors that it has made fake ones of: who swaps a tensor minds them."""
+    mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.data.clear()
+
+
 def plain_fake(mode: Any, tensor: torch.Tensor) -> Any:
     """What ``mode.from_tensor(tensor)`` makes, in a fifth of its time; None unless the tensor is as plain as most are.
 

@@ -437,7 +437,12 @@ class RangeValue(Value):
         return tr.fold(len, [self.value], {})
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        return tr.lift(getattr(self.value, name)) if name in ("start", "stop", "step") else super().getattr(tr, name)
+        if name in ("start", "stop", "step"):
+            return tr.lift(getattr(self.value, name))
+        return builtin_method(tr, self, name)
+
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return call_builtin_method(tr, self, range, name, args, kwargs)
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         return tr.fold(operator.getitem, [self.value, tr.as_index(key).const(tr)], {})

@@ -85,6 +85,12 @@ class InstanceDictValue(Value):
             for key_name, value in kwargs.items():
                 self.owner.store(tr, key_name, value)
             return ConstValue(None)
+        if name == "setdefault":
+            found = self.owner.own(tr, args[0].const(tr), shadows=True)
+            if found is None:
+                found = args[1] if len(args) > 1 else ConstValue(None)
+                self.setitem(tr, args[0], found)
+            return found
         if name == "pop":
             found = self.owner.own(tr, args[0].const(tr))
             if found is None and len(args) > 1:

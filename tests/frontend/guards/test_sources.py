@@ -19,6 +19,7 @@ from torchmux.frontend.guards import closed
 from torchmux.frontend.guards.cached_results import CachedResult, CachedResultOf
 from torchmux.frontend.guards.check import read
 from torchmux.frontend.guards.closed import all_kinds, kind
+from torchmux.frontend.guards.computed import Computed
 from torchmux.frontend.guards.sources import (
     Attr,
     Cell,
@@ -113,6 +114,7 @@ EXAMPLES = [
     (Drawn(x, "randrange", (3, 4), 0), random.Random(0), 3, "x.randrange()"),
     (CachedResult(x, (3,), {"plus": 1}), squared, 10, "x(...)"),
     (CachedResultOf(x, (Const(3, "3"), 1), ("plus",)), squared, 10, "x(...)"),
+    (Computed(round, (x, 1), ("ndigits",), x), 2.625, 2.6, "round(x, 1)"),
     (Proxied(x), types.MappingProxyType(NUMBERS), NUMBERS, "x"),
     (NumpyItem(x), np.int64(3), 3, "x.item()"),
     (Referent(x), weakref.ref(KEPT), KEPT, "x()"),

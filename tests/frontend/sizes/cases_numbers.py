@@ -32,6 +32,34 @@ def integer_deep_in_containers(x, tree):
     return x * tree["a"]["b"][0]
 
 
+@case(numbers(2, 3, 5, 4, 9))
+def texts_of_integers(x, n):
+    made = {"name": f"step {n:03d}", "both": "%d of %s" % (n, n + 1)}  # noqa: UP031
+    return x * n, made, "{:>{}}".format(n, 4), ",".join([str(n), repr(n)]).upper()
+
+
+@case(numbers(2.5, 3.5, 4.25, -1.5))
+def texts_of_floats(x, v):
+    return x * v, f"{v:.2f}", f"{v * 2!r:>6}", str(v), f"{v:5.1e}" + ":", v.hex()
+
+
+@case(numbers(2, 3, 5, 4, 9))
+def integers_that_python_computes(x, n):
+    left, right = math.gcd(n, 12), abs(n - 6)
+    return x * left + x[:right].sum(), math.comb(n, 2) * x, math.factorial(n), n.bit_length(), n.to_bytes(2, "big")
+
+
+@case(numbers(2.5, 3.5, 4.25, 1.5))
+def floats_that_python_computes(x, v):
+    fraction, whole = math.modf(v)
+    return x * math.log(v * v + 1) + abs(v * 2 - 1), fraction, x * whole, math.frexp(v), v.as_integer_ratio()
+
+
+@case(numbers(2.5, 3.5, 4.25, 3.0), compiles=3)
+def answers_of_floats(x, v):
+    return x * v if v.is_integer() else x + v
+
+
 @dataclasses.dataclass
 class Settings:
     count: int

@@ -68,7 +68,6 @@ print(json.dumps(counts))
 MORE_THAN_DYNAMO = {
     "size_in_loop_with_break": "Dynamo leaves a frame with a break in a loop to eager, all of it",
     "recurrent_layers_of_any_length": "Dynamo leaves a frame with a recurrent layer to eager, all of it",
-    "a_recurrent_layer_of_any_batch": "as above",
     "float_not_a_number": "infinity is a constant here: arithmetic on symbols takes numbers for finite",
     "beyond_64_bits": "an integer that no backend can take is a constant here",
 }

@@ -1,6 +1,7 @@
 """Lists, tuples, dictionaries, sets, deques and their kin, made inside and given from outside."""
 
 import collections
+import enum
 import functools
 
 import torch
@@ -224,6 +225,37 @@ def case_containers_are_initialized_again(x):
     unique.__init__()
     queue.__init__([x, 3])
     return items, entries, unique, queue
+
+
+class Format(str, enum.Enum):
+    TORCH = "pt"
+    NUMPY = "np"
+
+    @classmethod
+    def _missing_(cls, value):
+        if isinstance(value, int):
+            return cls.NUMPY
+        raise ValueError(f"{value} is none of {list(cls._value2member_map_)}")
+
+
+class Owner:
+    a = 1
+
+
+@case(one_graph=True)
+def case_look_ups(x):
+    queue, owner, places = collections.deque([1, 2, 3, 2]), Owner(), range(1, 10, 4)
+    owner.__dict__.setdefault("made", []).append(queue.index(2, 2))
+    try:
+        queue.index(9)
+    except ValueError as error:
+        text = str(error)
+    try:
+        Format("tf")
+    except ValueError as error:
+        text += str(error)
+    found = [Format(value) is Format.NUMPY for value in ("pt", "np", 3)]
+    return x * places.index(5), queue.index(2, -1), owner.made, text, found, vars(owner).setdefault("a", 2)
 
 
 @case()
