@@ -1,8 +1,8 @@
 """The gradient of an embedding in half precision, of which few rows are not zero.
 
 Each row is a sum in float32 of what its indices add, and rounded once.  torch's formula adds to a float32 matrix as
-large as the embedding, and converts it: three times the memory of the result, most of which is zero.  Here, only as many
-rows as there are indices are added up.
+large as the embedding, and converts it: three times the memory of the result, most of which is zero.  Here, only as
+many rows as there are indices are added up.
 """
 
 from __future__ import annotations
