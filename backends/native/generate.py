@@ -23,7 +23,7 @@ from .ir.program import Program
 from .ir.verify import verify_program
 from .lowering import calls, graph
 from .options import NativeOptions
-from .rewrites import norms
+from .rewrites import embeddings, norms
 from .schedule.reinplace import reinplace
 from .schedule.schedule import schedule
 from .schedule.verify import verify_schedule
@@ -32,9 +32,11 @@ from .targets.target import Target
 
 @functools.cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """torch's table without what is lowered or called directly, and formulas of our own."""
-    taken = {op: function for op, function in core_aten().items() if not calls.stays_whole(op)}
-    return {**taken, norms.NORM: norms.by_formula}
+    """torch's table without what is lowered or called directly, and with formulas of our own."""
+    table = core_aten()
+    own = embeddings.of_few_rows(table[embeddings.OP])
+    wanted = {op: function for op, function in {**table, **own}.items() if not calls.stays_whole(op)}
+    return {**wanted, norms.NORM: norms.by_formula}
 
 
 def generate(

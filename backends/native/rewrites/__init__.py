@@ -5,6 +5,7 @@
 * ``masks`` drops masks of attention that hide nothing, where torch's fused attention takes the rest,
 * ``precision`` converts the operands of products for ``precision="bf16"``,
 * ``norms`` gives results of batch norms in training by a formula, so that they are not saved,
+* ``embeddings`` has a formula for the gradient of an embedding in half precision, used while a graph is traced,
 * ``fourier`` computes gradients of transforms of real numbers by transforms to real numbers,
 * ``freezing`` computes ahead what depends on constants alone, and makes additions and a relu part of the convolution
   before them: ``convolution_operator``.

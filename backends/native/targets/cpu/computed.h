@@ -5,10 +5,21 @@
 template <int N> struct Times { static constexpr int n = N; };
 template <int N, class F> INLINE void each(F f) { if constexpr (N > 0) { each<N - 1>(f); f(Times<N - 1>()); } }
 
+// f of numbers from 0 to 15: with so many lanes, of all of them once, from which the lanes choose.
+template <class V, class F> INLINE f32v of_sixteen(V v, F f) {
+#if LANES == 16 && !defined(__clang__)
+  return __builtin_shuffle(f(convert<V>(count())), convert<i32v>(v));
+#else
+  return f(v);
+#endif
+}
+
+struct Nothing { INLINE_MEMBER void operator()(i64, i64) const {} };
 // The right operand: `get(p, j, lanes, turn)` are elements that begin at (p * turns + turn, j), in a vector that runs along p
-// if `down`, and along j otherwise.  There is nothing beyond `lanes`.
-template <bool down, int turns, class F> struct Computed {
+// if `down`, and along j otherwise.  There is nothing beyond `lanes`.  `fetch(p, j)` asks for the memory that they are in.
+template <bool down, int turns, class F, class G> struct Computed {
   F get;
+  G fetch;
   static constexpr int E = turns;
   static constexpr bool packed = false;
   static constexpr const f32* at = nullptr;
@@ -57,7 +68,8 @@ INLINE f32v sums_of(f32v* rows) {
 }
 
 // Columns from `lo` to `hi` of a product of M rows, or of m < M: the vectors run along the sums.  Columns are read from end
-// to end, which is what fetching ahead wants; R rows by J columns have their sums in registers.
+// to end, and those behind them are fetched meanwhile: the processor would begin anew for each column, which are short
+// where numbers have 8 or 4 bits.  R rows by J columns have their sums in registers.
 template <int M, class Y> static void few_down(f32* out, const f32* x, i64 lx, Y y, i64 m, i64 n, i64 k, i64 lo, i64 hi) {
   constexpr int most = LANES == 16 ? 8 : 4, R = M < most ? M : most, J = M < 4 ? 4 : 3;  // R by J sums are in registers
   constexpr int E = Y::E;
@@ -78,6 +90,8 @@ template <int M, class Y> static void few_down(f32* out, const f32* x, i64 lx, Y
       const f32* at = rows + top * LANES;
       f32v sum[C][R] = {};
       sweep(from, to, [&] (i64 p, auto lanes) {
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++) y.fetch(p, j + C + c);
         each<E>([&] (auto e) {
           f32v w[C];
 #pragma GCC unroll 4
@@ -149,7 +163,7 @@ template <int M, class Y> static void few_across(f32* out, const f32* x, i64 lx,
   __builtin_free(own);
 }
 
-template <int M, bool down, int E, class F> static void few(f32* out, const f32* x, i64 lx, Computed<down, E, F> y, i64 m, i64 n, i64 k) {
+template <int M, bool down, int E, class F, class G> static void few(f32* out, const f32* x, i64 lx, Computed<down, E, F, G> y, i64 m, i64 n, i64 k) {
   constexpr i64 step = 4 * LANES;
   parallel((n + step - 1) / step, 1 + 100000 / (1 + step * k), [&] (i64 from, i64 to) {
     i64 lo = from * step, hi = to * step < n ? to * step : n;
@@ -160,8 +174,8 @@ template <int M, bool down, int E, class F> static void few(f32* out, const f32*
 
 // out = x @ y, m by n, of which M is the least power of two that is not less than m, or 0 where m is many or not known; the
 // rows of x are lx apart.
-template <int M, bool down, int turns, class F> INLINE void computed_product(f32* out, const f32* x, i64 lx, i64 m, i64 n, i64 k, F get) {
-  Computed<down, turns, F> y = {get};
+template <int M, bool down, int turns, class F, class G = Nothing> INLINE void computed_product(f32* out, const f32* x, i64 lx, i64 m, i64 n, i64 k, F get, G fetch = {}) {
+  Computed<down, turns, F, G> y = {get, fetch};
   if constexpr (M != 0) few<M>(out, x, lx, y, m, n, k);
   else if (m >= TILE_ROWS) in_tiles(out, x, lx, 1, y, m, n, k);
   else if (m > 4) few<8>(out, x, lx, y, m, n, k);

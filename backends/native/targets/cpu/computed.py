@@ -14,7 +14,7 @@ import torch
 
 from ....common.cache.versions import processor
 from ...ir import index
-from ...ir.expressions import Buffer, Node, operators_in
+from ...ir.expressions import Buffer, Node, make, operators_in, rewrite
 from ...ir.index import Index, Var
 from ...ir.products import ComputedProduct, elements_of
 from ...ir.values import Value
@@ -98,6 +98,11 @@ def is_computed(left: Value, right: Value) -> bool:
     return all(n.op != "check" and all(_is_walked(i, depth) for i in n._indices()) for n in nodes)
 
 
+_WORTH_A_TABLE = 2
+"""Operations that a permutation takes the place of."""
+
+_TABLED = (torch.uint8, torch.int8, torch.int16, torch.int32)
+
 _STEADY = 16
 """Lanes of the widest vector of float32."""
 
@@ -117,7 +122,13 @@ def _group(atom: object, depth: Index) -> int:
 
 
 class _Writer(Writer):
-    """Reads what is the same for a whole vector once: vectors begin at multiples of their length."""
+    """Reads what is the same for a whole vector once: vectors begin at multiples of their length.
+
+    What is computed of a number from 0 to 15, as of weights in 4 bits, and of what is the same for a vector, is
+    computed for all these numbers at once where a vector has so many lanes, which choose from them.
+    """
+
+    in_table = False  # whether a table is being written
 
     def _load(self, node: Node, vector: bool) -> str:
         buffer, position = node.attr
@@ -132,6 +143,67 @@ class _Writer(Writer):
             return text
         whole = " && ".join(f"{group} % LANES == 0" for group in groups)
         return f"({whole} ? splat(load({self.pointer(buffer)} + {self.index(position)})) : {text})"
+
+    def _expression(self, node: Node, vector: bool) -> str:
+        number = None if self.in_table or not vector else self._number_of(node)
+        return super()._expression(node, vector) if number is None else self._by_table(node, number)
+
+    def _number_of(self, node: Node) -> Node | None:
+        """The number from 0 to 15 on which ``node`` depends, where what else it depends on is the same for a vector."""
+        if node.dtype is not torch.float32:
+            return None
+        found: set[Node] = set()
+        left = [node]
+        while left:
+            each = left.pop()
+            if not self.is_vector(each):
+                continue
+            if _is_below_sixteen(each):
+                found.add(each)
+            elif each.op == "load" and not each.args and self._is_steady(each.attr[1]):
+                continue
+            elif not each.args:
+                return None
+            else:
+                left += each.args
+        number = found.pop() if len(found) == 1 else None
+        return number if number is not None and node.cost - number.cost >= _WORTH_A_TABLE else None
+
+    def _is_steady(self, position: Index) -> bool:
+        """Whether a position is the same for all lanes, as :meth:`_load` reads it."""
+        assert self.vector is not None and isinstance(position, index.Ix)
+        depth = index.var(self.vector.key, self.vector.size)
+        factors = {factor for mono, _ in position.terms for factor in mono}
+        return all(_group(f, depth) % _STEADY == 0 for f in factors if self.vector in index.free(f))
+
+    def _by_table(self, node: Node, number: Node) -> str:
+        """``node`` for each number from 0 to 15, and a choice from these."""
+        given, entry, made = self.name(number), self.fresh("n"), self.fresh("t")
+        kind = f"{NAMES[number.dtype]}v"
+        any_number = make("entry", number.args, number.dtype)
+
+        def change(old: Node, args: tuple[Node, ...]) -> Node:
+            return old if args == old.args else make(old.op, args, old.dtype, old.attr)
+
+        self.in_table = True
+        self.push(*self.top.variables).names[any_number] = entry
+        self.top.write(f"return {self.name(rewrite(node, change, {number: any_number}), vector=True)};")
+        self.pop(f"f32v {made} = of_sixteen({given}, [&] ({kind} {entry}) INLINE_LAMBDA {{", "});")
+        self.in_table = False
+        return made
+
+
+def _is_below_sixteen(node: Node) -> bool:
+    """Whether an integer is one from 0 to 15 by its operation."""
+    if node.dtype not in _TABLED or len(node.args) != 2 or node.args[1].op != "const":
+        return False
+    number = node.args[1].attr
+    is_byte = node.dtype is torch.uint8
+    if node.op == "and":
+        return bool(0 <= number <= 15)
+    if node.op == "shr":
+        return is_byte and bool(4 <= number <= 7)
+    return is_byte and (number >= 16 if node.op == "floor_div" else node.op == "floor_rem" and 0 < number <= 16)
 
 
 def print_product(step: ComputedProduct) -> Function:
@@ -165,7 +237,9 @@ def print_product(step: ComputedProduct) -> Function:
         starts[1] += f" + b*{rows}*{columns}"
     sizes = f"{starts[1]}, {starts[0]}, {w.index(along_x)}, {rows}, {columns}, {w.index(step.k)}"
     kind = f"computed_product<{few}, {'true' if down else 'false'}, {turns}>"
-    w.pop(f"{kind}({sizes}, [&] (i64 p, i64 j, auto m, auto turn) {{", "});")
+    fetched = _fetched(w, step.right, depth, column) if down else []
+    end = "".join([", [&] (i64 p, i64 j) { ", *(f"__builtin_prefetch({at}, 0, 2); " for at in fetched), "}"])
+    w.pop(f"{kind}({sizes}, [&] (i64 p, i64 j, auto m, auto turn) {{", f"}}{end if fetched else ''});")
     if batch is not None:
         w.pop("for (i64 b = from; b < to; b++) {")
         inside = w.top.lines[:]
@@ -178,6 +252,20 @@ def print_product(step: ComputedProduct) -> Function:
     arguments = [f"{NAMES[b.dtype]}* {name}" for b, name in buffers.items()] + [f"i64 {name}" for name in names]
     body = "\n".join([f"({', '.join(arguments)}) {{", *w.top.lines, "}\n"])
     return Function(body, tuple(buffers), tuple(names))
+
+
+def _fetched(w: Writer, elements: Sequence[Node], depth: Var, column: Var) -> list[str]:
+    """Where what is read for each row and column lies, if vectors of it lie side by side."""
+    loads = dict.fromkeys(load for element in elements for load in element.loads)
+    walked = [
+        (buffer, at)
+        for buffer, at in loads
+        if isinstance(at, index.Ix)
+        and all(isinstance(a, (Var, index.Size)) for a in at.atoms())
+        and index.coefficient(at, depth) == 1
+        and column in index.free(at)
+    ]
+    return [f"{w.pointer(buffer)} + {w.index(at)}" for buffer, at in walked]
 
 
 def _runs_down(elements: Sequence[Node], depth: Var, column: Var) -> bool:

@@ -178,3 +178,20 @@ def test_elsewhere_torch_combines(check, target, reduce):
 
     report = check(function, torch.randn(5), torch.randint(0, 5, (20,)), torch.randn(20), strict=False)
     assert bool(report.fallbacks) is (reduce not in ("sum", "mean"))
+
+
+def test_the_gradient_of_an_embedding_of_many_rows_in_half_precision(capture):
+    """Sums of rows that several indices take are float32, and rounded once."""
+    table, rows = torch.randn(40, 6).bfloat16().requires_grad_(), torch.tensor([[3, 9, 3, 3, 39], [3, 0, 9, 3, 7]])
+
+    def f(t, r):
+        return F.embedding(r, t, padding_idx=7) * torch.linspace(0.1, 2, 60).view(2, 5, 6).bfloat16()
+
+    captured = capture(f, table, rows)
+    compiled = captured.compile("native", training=True, strict=True)
+    gradient = torch.randn(2, 5, 6).bfloat16()
+    (got,) = torch.autograd.grad(captured.run(compiled, table, rows), table, gradient)
+    scaled = (gradient * torch.linspace(0.1, 2, 60).view(2, 5, 6).bfloat16()).float()
+    wanted = torch.zeros(40, 6).index_add(0, rows.view(-1), scaled.view(10, 6))
+    wanted[7] = 0
+    torch.testing.assert_close(got, wanted.bfloat16(), rtol=0, atol=0)

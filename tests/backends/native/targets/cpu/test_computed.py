@@ -77,7 +77,7 @@ def _unpacked(weight: torch.Tensor, scale: torch.Tensor, group: int, dtype: torc
 @pytest.mark.parametrize("m", [1, 5, 20])
 @pytest.mark.parametrize("group", [32, 48, 20])
 def test_weights_of_four_bits(check: Check, m: int, group: int) -> None:
-    """Of groups of whole vectors, of which the scale is read once, and of others."""
+    """Of groups of whole vectors, of which the scale is read once, and of others; in tables of all numbers."""
     n, k = 21, 5 * group
     weight, scale = torch.randint(0, 256, (n, k // 2), dtype=torch.uint8), torch.rand(n, k // group)
 
@@ -87,6 +87,7 @@ def test_weights_of_four_bits(check: Check, m: int, group: int) -> None:
     report = check(linear, torch.randn(m, k), weight, scale)
     assert ("computed_product<" in report.output_code[0]) == (group % 32 == 0)
     assert ("splat(load(p3 + " in report.output_code[0]) == (group == 32)
+    assert report.output_code[0].count("of_sixteen(") == (2 if group == 32 else 0)
 
 
 def test_unpacked_numbers_that_are_returned(check: Check) -> None:
