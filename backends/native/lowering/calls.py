@@ -54,7 +54,8 @@ WHOLE = frozenset(
 
 
 def _draws(op: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in op.tags
+    """Whether ``op`` draws a number for each element of an operand; attention draws for scores."""
+    return torch.Tag.nondeterministic_seeded in op.tags and "attention" not in op.overloadpacket.__name__
 
 
 @functools.cache
@@ -65,7 +66,7 @@ def _takes_any_layout(op: Any) -> bool:
     it were contiguous: the gradient of ``weight_norm`` does, and an operator of the program may.  The trace gives them
     what they get in eager.
     """
-    if _draws(op):
+    if torch.Tag.nondeterministic_seeded in op.tags:
         return False
     name = op.overloadpacket.__name__
     images = any(part in name for part in ("convolution", "pool", "batch_norm", "attention"))
@@ -147,7 +148,7 @@ def buffers_for(ctx: Context, op: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def _as_traced(ctx: Context, value: Any, node: Any, draws: bool) -> Any:
-    """An argument, with tensors in the layout that eager has; gaps do not matter to what draws."""
+    """An argument, with tensors in the layout that eager has; gaps do not matter to what draws on a CPU."""
     if isinstance(value, (list, tuple)) and isinstance(node, (list, tuple)):
         return type(value)(_as_traced(ctx, v, n, draws) for v, n in zip(value, node, strict=True))
     if not isinstance(value, Value) or not isinstance(node, torch.fx.Node):
@@ -157,6 +158,8 @@ def _as_traced(ctx: Context, value: Any, node: Any, draws: bool) -> Any:
     if not (reach is value.numel or reach == value.numel):
         if not draws or not all(type(step) is int and step for step in strides):
             return _rows_apart(ctx, value, strides)
+        if ctx.program.device.type != "cpu":
+            raise Unsupported("it draws in another order where there are gaps in memory")
         strides = _without_gaps(value.sizes, strides)
     if value.place is None:
         return ctx.program.realize(value, strides)
