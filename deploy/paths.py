@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from torchmux.frontend.guards import cached_results, computed
 from torchmux.frontend.guards.closed import all_kinds
 from torchmux.frontend.guards.kinds import (
     classes,
@@ -29,8 +30,11 @@ from torchmux.registry.errors import LoadRefused
 
 from .values import again, told
 
-_DECLARED = (classes, containers, equality, frames, functions, iterators, modules, numbers, objects, tensors)
-"""Importing these declares all kinds of guard."""
+DECLARED = (
+    classes, containers, equality, frames, functions, iterators, modules, numbers, objects, tensors, cached_results,
+    computed,
+)  # fmt: skip
+"""Importing these, and the modules of both families, declares all kinds of guards and sources."""
 
 
 class Writer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import os
 import subprocess
 import sys
@@ -14,7 +15,10 @@ import pytest
 import torch
 
 import torchmux
+from torchmux.deploy import paths
 from torchmux.frontend.capture import capture
+from torchmux.frontend.guards import closed, sources
+from torchmux.frontend.guards.kinds import guard
 
 
 class Side(enum.Enum):
@@ -349,6 +353,26 @@ def test_members_of_enumerations_and_one_empty_tuple_on_two_paths(tmp_path):
             assert known is side
         with pytest.raises(torchmux.Unsupported, match="side is <Side.LEFT: 1>"):
             loaded(x, side=1)
+
+
+def test_what_python_computes_from_numbers(tmp_path):
+    """Texts and numbers that the frame computes in each call; who loads a file knows each kind of path and of guard."""
+
+    def program(x, n, v):
+        return x * math.gcd(n, 12) + abs(v * 2 - 1), f"{n:03d}/{v:.2f}", ",".join([str(n), "a"]), ("%d" % n).zfill(4)  # noqa: UP031
+
+    compiled = torchmux.compile(program, backend="eager")
+    x = torch.randn(3)
+    for n, v in ((3, 2.5), (5, 3.5)):
+        compiled(x, n, v)
+    torchmux.save(compiled, tmp_path / "file")
+    loaded = torchmux.load(tmp_path / "file")
+    for n, v in ((4, 7.5), (12, -1.25)):
+        (found, *texts), (wanted, *words) = loaded(x, n, v), program(x, n, v)
+        assert torch.equal(found, wanted) and texts == words
+    imported = {module.__name__ for module in (*paths.DECLARED, sources, guard)}
+    kinds = [kind for family in (sources.Source, guard.Guard) for kind in closed.all_kinds(family)]
+    assert {kind.__module__ for kind in kinds if kind.__module__.startswith("torchmux.")} <= imported
 
 
 def test_properties_of_tensors(tmp_path):

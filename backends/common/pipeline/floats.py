@@ -245,7 +245,8 @@ def _tensor(graph: Graph, number: Node, like: torch.Tensor) -> Node:
 
 
 def _call(graph: Graph, target: Any, argument: Node, **options: Any) -> Node:
-    with graph.inserting_after(argument):
+    inputs = [n for n in graph.nodes if n.op == "placeholder"] if argument.op == "placeholder" else [argument]
+    with graph.inserting_after(inputs[-1]):  # of all inputs: what else is computed first may read any
         node = graph.call_function(target, (argument,), options)
     node.meta["val"] = target(argument.meta["val"], **options)
     return node

@@ -247,3 +247,16 @@ def test_a_backend_that_takes_numbers_rounds_as_eager():
         torch.testing.assert_close(compiled(p, g, rate), step(p, g, rate), rtol=0, atol=0)
     report = torchmux.report(compiled)
     assert report.graph_count == 2 and not report.fallbacks
+
+
+def test_gradients_with_a_float_ahead_of_a_size():
+    """A backward graph gets the float before the tensor whose size it reads."""
+
+    def program(x, n, v, k):
+        return x * v / n + x[:k].sum(), F.layer_norm(x, (3,))
+
+    compiled = torchmux.compile(program, backend="native")
+    for rows, n, v, k in ((4, 3, 0.5, 2), (6, 4, 0.75, 3), (8, 5, 0.25, 4)):
+        x = torch.randn(rows, 3, dtype=torch.float64, requires_grad=True)
+        found, wanted = (torch.autograd.grad(sum(map(torch.sum, f(x, n, v, k))), x)[0] for f in (compiled, program))
+        torch.testing.assert_close(found, wanted)
