@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any
 
 import torch
@@ -157,7 +158,19 @@ def round_to(node: Node, dtype: torch.dtype) -> Node:
     """What is left of a float32 value in half precision."""
     if dtype not in (torch.bfloat16, torch.float16):
         return cast(node, dtype)
+    if node.op == "const":
+        return const(_nearest(float(node.attr), dtype), torch.float32)
     return make("round", (cast(node, torch.float32),), torch.float32, dtype)
+
+
+def _nearest(number: float, dtype: torch.dtype) -> float:
+    """The number of half precision that a number becomes by way of float32; one that is too large stays."""
+    kind = torch.finfo(dtype)
+    if not abs(number) <= kind.max:
+        return number
+    (number,) = struct.unpack("f", struct.pack("f", number))
+    step = max(math.ldexp(kind.eps / 2, math.frexp(number)[1]), kind.smallest_normal * kind.eps)
+    return math.copysign(round(number / step) * step, number)
 
 
 def unary(op: str, a: Node) -> Node:

@@ -260,4 +260,7 @@ def broadcast(*values: Value) -> tuple[Value, ...]:
 
 
 def scalar(number: object, dtype: torch.dtype, sizes: Sequence[Index] = ()) -> Value:
-    return Value(sizes, dtype, lambda at: ops.const(number, dtype))
+    """Elements that are one number, rounded as a tensor of this type holds it."""
+    node = ops.const(number, dtype)
+    stored = ops.round_to(node, dtype) if dtype in (torch.bfloat16, torch.float16) else node
+    return Value(sizes, dtype, lambda at: stored)

@@ -120,12 +120,14 @@ def _pad(ctx: Context, a: Value, pad: Sequence[Any], value: Any = 0) -> Value:
     if a.place is not None and all(type(n) is int and n >= 0 for n in (*low, *high)):
         return framed(ctx.program, a, low, high, value, ctx.strides())
 
+    border = scalar(value, a.dtype)
+
     def element(at: Any) -> Node:
         condition = const(True, torch.bool)
         for i, start, extent in zip(at, low, a.sizes, strict=True):
             condition = binary("and", condition, within(i, start, extent + start))
         node = a.at(tuple(i - start for i, start in zip(at, low, strict=True)))
-        return masked(condition, node, const(value, node.dtype))
+        return masked(condition, node, border.at(()))
 
     return Value(ctx.sizes(), a.dtype, element)
 

@@ -14,7 +14,7 @@ from ..ir import operations as ops, ranges
 from ..ir.expressions import Node, compute_type
 from ..ir.operations import Unsupported, binary, compare, const, unary, where
 from ..ir.values import Value, scalar
-from .registry import Context, as_stored, aten, combine, elementwise, lowers
+from .registry import Context, as_stored, aten, elementwise, lowers
 
 
 def _like(node: Node, value: Any) -> Node:
@@ -158,10 +158,9 @@ def _refuse_bools(*operands: Any) -> None:
 
 
 def _number(ctx: Context, given: Any, dtype: torch.dtype) -> Any:
-    """A number beside a tensor of half precision in that precision, as sums and comparisons take it on a CPU."""
-    if isinstance(given, float) and dtype in (torch.bfloat16, torch.float16) and ctx.val.device.type == "cpu":
-        return torch.tensor(given, dtype=dtype).item()
-    return given
+    """What stands beside half precision, a number or a tensor of one, in that precision, as sums, comparisons and
+    bounds take it on a CPU."""
+    return _rounded(given, dtype) if ctx.val.device.type == "cpu" else given
 
 
 def _add(op: str) -> Callable[..., Value]:
@@ -174,7 +173,7 @@ def _add(op: str) -> Callable[..., Value]:
                 return binary("or", x, y)
             return binary(op, x, y if alpha == 1 else binary("mul", _like(y, alpha), y))
 
-        return elementwise(ctx, element, a, _number(ctx, b, ctx.dtype))
+        return elementwise(ctx, element, _number(ctx, a, ctx.dtype), _number(ctx, b, ctx.dtype))
 
     return lower
 
@@ -186,9 +185,8 @@ lowers(*_both("sub", "Tensor Scalar"))(_add("sub"))
 @lowers(*_both("rsub", "Tensor Scalar"))
 def _rsub(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Value:
     _refuse_bools(a, b)
-    return elementwise(
-        ctx, lambda x, y: binary("sub", y, binary("mul", _like(x, alpha), x)), a, _number(ctx, b, ctx.dtype)
-    )
+    given = [_number(ctx, v, ctx.dtype) for v in (a, b)]
+    return elementwise(ctx, lambda x, y: binary("sub", y, binary("mul", _like(x, alpha), x)), *given)
 
 
 @lowers(*_both("mul", "Tensor Scalar"))
@@ -271,15 +269,18 @@ def _div_mode(ctx: Context, a: Any, b: Any, rounding_mode: str | None = None) ->
     return elementwise(ctx, element, a, b)
 
 
-def _rounded(ctx: Context, given: Any) -> Any:
-    """An operand in the type of the result, as torch's kernels take it that know no wider number beside half types."""
-    if compute_type(ctx.dtype) is ctx.dtype:
+def _rounded(given: Any, dtype: torch.dtype) -> Any:
+    """An operand in the type of the operation, as torch's kernels take it that know no wider number beside half types.
+
+    Elements that it has in that type are what they are.
+    """
+    if compute_type(dtype) is dtype:
         return given
     if not isinstance(given, Value):
-        return torch.tensor(given, dtype=ctx.dtype).item() if isinstance(given, (int, float)) else given
-    if given.dtype is ctx.dtype:
+        return scalar(given, dtype) if isinstance(given, (int, float)) else given
+    if given.dtype is dtype:
         return given
-    return combine(given.sizes, ctx.dtype, lambda x: x, [given], given.dtype)
+    return Value(given.sizes, dtype, lambda at: ops.round_to(ops.cast(given.at(at), torch.float32), dtype))
 
 
 def _whole(element: Callable[[Node, Node], Node]) -> Callable[..., Value]:
@@ -296,14 +297,14 @@ lowers(*_both("floor_divide", "default Scalar"))(_whole(floor_divide))
 @lowers(*_both("remainder", "Tensor Scalar"))
 def _remainders(ctx: Context, a: Any, b: Any) -> Value:
     _divisible(ctx, b)
-    return elementwise(ctx, _remainder, _rounded(ctx, a), _rounded(ctx, b))
+    return elementwise(ctx, _remainder, _rounded(a, ctx.dtype), _rounded(b, ctx.dtype))
 
 
 @lowers(*_both("fmod", "Tensor Scalar"))
 def _fmod(ctx: Context, a: Any, b: Any) -> Value:
     if not ctx.dtype.is_floating_point:
         raise Unsupported("the remainder of integers with the sign of the dividend")
-    return elementwise(ctx, lambda x, y: binary("fmod", x, y), _rounded(ctx, a), _rounded(ctx, b))
+    return elementwise(ctx, lambda x, y: binary("fmod", x, y), _rounded(a, ctx.dtype), _rounded(b, ctx.dtype))
 
 
 def _plain(name: str) -> Callable[..., Value]:
@@ -316,7 +317,7 @@ def _extremum(name: str) -> Callable[..., Value]:
             return binary("or" if name == "maximum" else "and", x, y)
         return binary(name, x, y)
 
-    return lambda ctx, a, b: elementwise(ctx, element, a, b)
+    return lambda ctx, a, b: elementwise(ctx, element, _rounded(a, ctx.dtype), _rounded(b, ctx.dtype))
 
 
 lowers(aten.maximum.default)(_extremum("maximum"))
@@ -346,7 +347,7 @@ def _ignoring_nan(name: str) -> Callable[..., Value]:
             best = binary(name, x, y) if ctx.dtype is torch.bfloat16 else binary(name, y, x)
             return where(compare("ne", y, y), x, where(compare("ne", x, x), y, best))
 
-        return elementwise(ctx, element, a, b)
+        return elementwise(ctx, element, _rounded(a, ctx.dtype), _rounded(b, ctx.dtype))
 
     return lower
 
@@ -412,7 +413,8 @@ def _pow(ctx: Context, a: Any, exponent: Value) -> Value:
 def _compare(name: str) -> Callable[..., Value]:
     def lower(ctx: Context, a: Any, b: Any) -> Value:
         dtype = ctx.promoted()
-        return elementwise(ctx, functools.partial(compare, name), a, _number(ctx, b, dtype), compute=dtype)
+        given = [_number(ctx, v, dtype) for v in (a, b)]
+        return elementwise(ctx, functools.partial(compare, name), *given, compute=compute_type(dtype))
 
     return lower
 
@@ -460,6 +462,7 @@ for _name, _op in (("left", "shl"), ("right", "shr")):
 @lowers(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
 def _where(ctx: Context, condition: Value, a: Any, b: Any) -> Value:
     dtype = compute_type(ctx.dtype)
+    a, b = _rounded(a, ctx.dtype), _rounded(b, ctx.dtype)
     return elementwise(ctx, lambda c, x, y: where(ops.cast(c, torch.bool), x, y), _Bool(condition), a, b, compute=dtype)
 
 
@@ -472,12 +475,13 @@ class _Bool(Value):
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def _masked_fill(ctx: Context, a: Value, condition: Value, value: Any) -> Value:
-    return elementwise(ctx, lambda c, x, y: where(ops.cast(c, torch.bool), y, x), _Bool(condition), a, value)
+    chosen = _rounded(value, ctx.dtype)
+    return elementwise(ctx, lambda c, x, y: where(ops.cast(c, torch.bool), y, x), _Bool(condition), a, chosen)
 
 
 @lowers(aten.clamp.default, aten.clamp.Tensor)
 def _clamp(ctx: Context, a: Value, low: Any = None, high: Any = None) -> Value:
-    bounds = [b for b in (low, high) if b is not None]
+    bounds = [_number(ctx, b, ctx.dtype) for b in (low, high) if b is not None]
 
     def element(x: Node, *nodes: Node) -> Node:
         rest = list(nodes)
@@ -495,12 +499,12 @@ def bounded(op: str, x: Node, bound: Node, given: Any = None) -> Node:
 
 @lowers(*_both("clamp_min", "default Tensor"))
 def _clamp_min(ctx: Context, a: Value, low: Any) -> Value:
-    return elementwise(ctx, lambda x, y: bounded("maximum", x, y, low), a, low)
+    return elementwise(ctx, lambda x, y: bounded("maximum", x, y, low), a, _number(ctx, low, ctx.dtype))
 
 
 @lowers(*_both("clamp_max", "default Tensor"))
 def _clamp_max(ctx: Context, a: Value, high: Any) -> Value:
-    return elementwise(ctx, lambda x, y: bounded("minimum", x, y, high), a, high)
+    return elementwise(ctx, lambda x, y: bounded("minimum", x, y, high), a, _number(ctx, high, ctx.dtype))
 
 
 @lowers(aten.addcmul.default)

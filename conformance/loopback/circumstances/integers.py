@@ -84,9 +84,11 @@ def shifts_of_a_number(result: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
 
 
 @faults.operator(_CASE, "clamp")
-def bounds_cut_to_integers(result: torch.Tensor, x: torch.Tensor, *bounds: Any) -> torch.Tensor:
+def bounds_cut_to_integers(result: torch.Tensor, x: torch.Tensor, *bounds: Any, **named: Any) -> torch.Tensor:
     """Fractions as bounds of integers are cut to integers, and so is the result."""
-    return x.clamp(*map(int, bounds)) if _whole(x) and any(isinstance(each, float) for each in bounds) else result
+    if not _whole(x) or not any(isinstance(each, float) for each in (*bounds, *named.values())):
+        return result
+    return x.clamp(*map(int, bounds), **{name: int(each) for name, each in named.items()})
 
 
 @faults.operator(_CASE, "topk")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torchmux
 
@@ -28,3 +29,18 @@ def test_numbers_computed_of_an_argument(name: str) -> None:
         x = torch.arange(30.0)
         torch.testing.assert_close(compiled(x, n), program(x, n), rtol=0, atol=0)
     assert torchmux.report(compiled).graph_count == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_beside_half_precision_have_its_digits(check, dtype):
+    tenth, zeros = torch.tensor(0.1), torch.zeros(3, 8, dtype=dtype)
+
+    def f(x, tenth, zeros):
+        filled = torch.full_like(x, 0.1)
+        return (
+            filled == tenth, filled < tenth, filled > tenth, x.clamp(max=0.1) > tenth, torch.maximum(x, tenth) > 0.1,
+            x.masked_fill(x > 0, 0.1) > tenth, torch.where(x > 0, tenth, x) > 0.1, F.pad(x, (1, 1), value=0.1) > tenth,
+            torch.fmod(x * 8, tenth), (x - x + tenth) == 0.1, F.normalize(zeros), F.cosine_similarity(zeros, zeros),
+        )  # fmt: skip
+
+    check(f, torch.randn(40).to(dtype), tenth, zeros)
