@@ -16,8 +16,8 @@ Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,53
 on one core of a Xeon (Sapphire Rapids); those of convolutions and of decompositions of matrices to 64 more.  An
 operator that :data:`_SLOWER` does not name has not been measured, and its graph is compiled.  So is a graph that writes
 to a tensor, has tensors of other devices or of other dtypes, or reads large tensors that do not lie in rows, unless
-these are images in channels last and all is done by pixels.  Sizes that are symbolic may be of any value: then fusion
-must save nothing and no kernel of torch's may be slower.
+these are transposed matrices that are only multiplied, or images in channels last and all is done by pixels.  Sizes
+that are symbolic may be of any value: then fusion must save nothing and no kernel of torch's may be slower.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from torchmux import torch_internals as internals
@@ -267,6 +267,15 @@ def _is_by_pixels(gm: GraphModule) -> bool:
     return names <= _BY_PIXELS
 
 
+_MULTIPLIES = frozenset(("matmul", "mm", "linear", "addmm"))
+
+
+def _is_multiplied(node: Node, strides: Sequence[int]) -> bool:
+    """Whether a tensor is a transposed matrix, which libraries read as soon as others, and only products read it."""
+    names = {n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "") for n in node.users}
+    return len(strides) == 2 and strides[0] == 1 and names <= _MULTIPLIES
+
+
 def _is_in_channels_last(value: torch.Tensor) -> bool:
     return value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
 
@@ -303,7 +312,8 @@ def _inputs(gm: GraphModule) -> tuple[list[Any], bool] | None:
         symbolic = symbolic or any(type(n) is not int for n in value.shape)
         strides = [_first(n) for n in value.stride()]
         in_rows = value.is_contiguous() or (strides[-1] == 1 and sizes[-1] >= _ROW and sorted(strides)[::-1] == strides)
-        if math.prod(sizes) > _SMALL and not in_rows and not (by_pixels and _is_in_channels_last(value)):
+        in_order = in_rows or (by_pixels and _is_in_channels_last(value)) or _is_multiplied(node, strides)
+        if math.prod(sizes) > _SMALL and not in_order:
             return None
         fresh = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
         made.append(fresh.requires_grad_(value.requires_grad))

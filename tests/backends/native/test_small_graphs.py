@@ -98,6 +98,11 @@ def test_what_a_library_computes_either_way_is_left_to_torch() -> None:
     assert is_left(torch.linalg.cholesky, (torch.eye(5) + 0.1).requires_grad_())
 
 
+def test_transposed_matrices_are_left_to_torch_if_they_are_only_multiplied() -> None:
+    x = torch.randn(80, 64).t().requires_grad_()
+    assert is_left(lambda x, y: (x @ y).tanh(), x, torch.randn(80, 70).requires_grad_())
+
+
 def test_convolutions_that_our_code_computes_are_compiled() -> None:
     assert not is_left(lambda x, w: F.conv2d(x, w, stride=4), tensor(2, 8, 16, 16), tensor(8, 8, 4, 4))
     assert not is_left(lambda x, w: F.conv_transpose2d(x, w, stride=2), tensor(2, 8, 9, 9), tensor(8, 8, 2, 2))

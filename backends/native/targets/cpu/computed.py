@@ -160,12 +160,10 @@ class _Writer(Writer):
                 continue
             if _is_below_sixteen(each):
                 found.add(each)
-            elif each.op == "load" and not each.args and self._is_steady(each.attr[1]):
-                continue
-            elif not each.args:
-                return None
-            else:
+            elif each.op != "load" and each.args:
                 left += each.args
+            elif each.op != "load" or each.args or not self._is_steady(each.attr[1]):
+                return None
         number = found.pop() if len(found) == 1 else None
         return number if number is not None and node.cost - number.cost >= _WORTH_A_TABLE else None
 
@@ -174,7 +172,9 @@ class _Writer(Writer):
         assert self.vector is not None and isinstance(position, index.Ix)
         depth = index.var(self.vector.key, self.vector.size)
         factors = {factor for mono, _ in position.terms for factor in mono}
-        return all(_group(f, depth) % _STEADY == 0 for f in factors if self.vector in index.free(f))
+        return all(
+            _group(f, depth) % _STEADY == 0 for f in factors if f is self.vector or self.vector in index.free_in(f)
+        )
 
     def _by_table(self, node: Node, number: Node) -> str:
         """``node`` for each number from 0 to 15, and a choice from these."""

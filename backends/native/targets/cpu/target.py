@@ -99,8 +99,8 @@ class Cpu(Target):
         if images.rank != 4 or groups != 1:
             return None
         if images.dtype is not torch.float32:
-            as_they_lie = None if transposed or image_layout(images) is None else "channels last"
-            return as_they_lie if images.dtype in _ATTENDS else None
+            lie_so = not transposed and images.dtype in _ATTENDS and image_layout(images) is not None
+            return "channels last" if lie_so else None
         if transposed:  # which the library computes at a half to nine tenths of the time, if channels lie side by side
             return "channels last" if weight.numel <= 2 * images.numel else None  # type: ignore[operator]
         _, channels, height, width = weight.sizes

@@ -90,6 +90,14 @@ def test_weights_of_four_bits(check: Check, m: int, group: int) -> None:
     assert report.output_code[0].count("of_sixteen(") == (2 if group == 32 else 0)
 
 
+def test_a_table_is_for_what_is_the_same_for_a_vector(check: Check) -> None:
+    """Numbers of 4 bits that have a factor each are multiplied one by one."""
+    weight, factor = torch.randint(0, 256, (21, 96), dtype=torch.uint8), torch.rand(21, 96)
+    report = check(lambda x, w, s: x @ ((w & 15).to(x.dtype) * s - 8).t(), torch.randn(2, 96), weight, factor)
+    _assert_computed(report)
+    assert "of_sixteen(" not in report.output_code[0]
+
+
 def test_unpacked_numbers_that_are_returned(check: Check) -> None:
     weight = torch.randint(0, 256, (6, 10), dtype=torch.uint8)
     check(lambda w: torch.stack((w & 15, w // 16), -1).view(6, 20) + 1, weight)
