@@ -10,7 +10,14 @@ import torch._dynamo
 from torch import nn
 
 import torchmux
+from torchmux.frontend.handlers import classify
 from torchmux.torch_internals import get_tracing_state  # any C function that is not traced
+
+
+@pytest.fixture(autouse=True)
+def no_substitute_stays(monkeypatch):
+    """What is said here of functions of ``math`` is not said to other tests."""
+    monkeypatch.setattr(classify, "_substitutes", dict(classify._substitutes))
 
 
 def twice(x):
