@@ -87,12 +87,13 @@ def test_each_bucket_has_a_decision_and_all_share_the_code(backend, decide) -> N
     assert runs(6) == []
     turns[0].set()
     until(lambda: runs(7) == ["small"])
-    assert runs(100) == ["small"]  # what runs the nearest bucket
+    # A call beside a thread that compiles may run as it stands; no other decision falls meanwhile.
+    until(lambda: runs(100) == ["small"])  # what runs the nearest bucket
     assert any("shape[0] in 65 to 128: auto has not decided yet" in n for n in report_of(compiled).notes)
     turns[1].set()
     until(lambda: runs(128) == ["large"])
-    assert runs(5) == ["small"]
-    assert runs(1000) == ["large"]
+    until(lambda: runs(5) == ["small"])
+    until(lambda: runs(1000) == ["large"])
     turns[2].set()
     until(lambda: runs(1000) == ["small"])
     assert [len(each.compiled_by) for each in (small, large)] == [1, 1]
