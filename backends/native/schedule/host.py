@@ -306,7 +306,7 @@ class _Planner:
                     buffer = self.taken[buffer]
                 if memory.is_large(buffer):
                     lives[buffer] = (lives.get(buffer, (at, at))[0], len(self.uses) if buffer.kind == "output" else at)
-        ends = [at for at, step in enumerate(self.work) if isinstance(step, Call)]
+        ends = {at for at, step in enumerate(self.work) if isinstance(step, Call)}
         return memory.cuts([(*life, memory.size_in_bytes(b)) for b, life in lives.items()], ends, len(self.work))
 
     def _pieces(self) -> list[Launch | CallOperator]:

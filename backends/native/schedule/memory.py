@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import operator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,22 +56,27 @@ def plan(uses: Sequence[set[Buffer]], temporary: set[Buffer]) -> Arena:
     return _by_equal_size(first, last)
 
 
-def cuts(lives: Sequence[tuple[int, int, Any]], ends: Sequence[int], count: int) -> set[int]:
+def cuts(lives: Sequence[tuple[int, int, Any]], ends: Collection[int], count: int) -> set[int]:
     """The steps before which a piece of ``count`` steps has to be divided, so that all pieces need as little at a time
     as single steps would.
 
     Pieces end at the steps ``ends``.  The ``lives`` are the first and the last step that use a tensor, and its bytes.
     A tensor is there from the beginning of the piece of its first step to the end of that of its last.
     """
-    least = max((sum(size for first, last, size in lives if first <= at <= last) for at in range(count)), default=0)
+    begun, ended = [0] * (count + 1), [0] * (count + 2)
+    for first, last, size in lives:
+        begun[first] += size
+        ended[last + 1] += size
+    there = list(itertools.accumulate(map(operator.sub, begun, ended)))  # at each step
+    least = max(there)
     found: set[int] = set()
-    begin = 0
+    is_first, held = True, 0
     for at in range(count):
-        if at > begin and sum(size for first, last, size in lives if first <= at and last >= begin) > least:
+        held = there[at] if is_first else held + begun[at]
+        if held > least:
             found.add(at)
-            begin = at
-        if at in ends:
-            begin = at + 1
+            held = there[at]
+        is_first = at in ends
     return found
 
 
