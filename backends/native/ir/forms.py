@@ -75,6 +75,10 @@ class Forms(Protocol):
         All sizes but the number of images are known numbers.
         """
 
+    def writes_windows_in_pieces(self) -> bool:
+        """Whether a result whose elements are windows over rows is written in pieces, of which the interior needs no
+        check whether an element lies in the image; a piece is no part of what is fused with the whole."""
+
     def sums_squares_widely(self) -> bool:
         """Whether variances and standard deviations add float64, as eager's kernels for the same device do."""
 

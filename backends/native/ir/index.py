@@ -291,17 +291,22 @@ def less(left: Index, right: Index) -> bool:
 
 
 def usual(value: Index) -> int | None:
-    """What a polynomial of sizes was in the first call, if all of these are known."""
-    if not isinstance(value, Ix):
-        return value
+    """What an expression of sizes was in the first call, if all of these are known."""
     total = 0
-    for mono, coef in value.terms:
+    for mono, coef in _terms(value):
         for atom in mono:
-            if not isinstance(atom, Size) or atom.usual is None:
+            if (number := _usual_of(atom)) is None:
                 return None
-            coef *= atom.usual
+            coef *= number
         total += coef
     return total
+
+
+def _usual_of(atom: Atom) -> int | None:
+    if isinstance(atom, (Div, Rem)):
+        left, right = usual(atom.left), usual(atom.right)
+        return None if left is None or not right else left // right if isinstance(atom, Div) else left % right
+    return atom.usual if isinstance(atom, Size) else None
 
 
 def bounds(value: Index) -> tuple[int | None, int | None]:
@@ -431,13 +436,12 @@ def _divide(left: Index, right: Index) -> tuple[Index, Index | None, Index, Inde
         return left, None, 1, 0
     quotient: Index = 0
     rest: Index = 0
-    for mono, coef in _terms(left):
-        term = _make({mono: coef})
+    while left:
+        mono, coef = _leading(left)
         part = _quotient(mono, coef, right)
-        if part is None:
-            rest = rest + term
-        else:
-            quotient = quotient + part
+        term = _make({mono: coef})
+        quotient, rest = (quotient, rest + term) if part is None else (quotient + part, rest)
+        left = left - (term if part is None else part * right)
     if not_negative(rest) and less(rest, right):
         return quotient, None, right, 0
     if isinstance(right, Ix):
@@ -462,10 +466,7 @@ def _divide(left: Index, right: Index) -> tuple[Index, Index | None, Index, Inde
 def _quotient(mono: Monomial, coef: int, right: Index) -> Index | None:
     if type(right) is int:
         return _make({mono: coef // right}) if coef % right == 0 else None
-    assert isinstance(right, Ix)
-    if len(right.terms) != 1:
-        return None
-    divisor, factor = right.terms[0]
+    divisor, factor = _leading(right)
     if coef % factor:
         return None
     atoms = list(mono)
@@ -474,6 +475,11 @@ def _quotient(mono: Monomial, coef: int, right: Index) -> Index | None:
             return None
         atoms.remove(atom)
     return _make({tuple(atoms): coef // factor})
+
+
+def _leading(value: Index) -> tuple[Monomial, int]:
+    """The term that stays the greatest if all are multiplied by the same: of the highest degree."""
+    return max(_terms(value), key=lambda term: (len(term[0]), [a.key for a in term[0]]))
 
 
 def exact(left: Index, right: Index) -> Index:

@@ -1,7 +1,8 @@
 """Windows over images: which elements they hold, where all of them lie inside, and unfolding.
 
-Near the border of an image some elements of a window lie outside.  Checking that for each element of a vector is slow,
-so a result whose rows lie along the width is written in pieces: the interior, whose windows need no check, and borders.
+Near the border of an image some elements of a window lie outside.  Where checking that for each element of a vector is
+slow, a result whose rows lie along the width is written in pieces: the interior, whose windows need no check, and
+borders.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def in_pieces(
         hi = min(hi, extent)
     along = type(strides[-1]) is int and strides[-1] == 1
     is_short = not index.not_negative(hi - lo - (_LEAST_INTERIOR if isinstance(hi, int) else 0))
-    if whole_rows or whole[-1] or not along or is_short:
+    if whole_rows or whole[-1] or not along or is_short or not ctx.program.forms.writes_windows_in_pieces():
         return ctx.program.realize(Value(sizes, dtype, lambda at: element(at, whole)), strides)
     buffer = ctx.program.buffer(dtype, sizes, strides)
     for start, end in _pieces(lo, hi, extent):

@@ -133,6 +133,9 @@ class Target(ABC, Forms):
     def multiplies_windows(self, images: Value, weight: Value, transposed: bool) -> bool:
         return False
 
+    def writes_windows_in_pieces(self) -> bool:
+        return False
+
     def sums_squares_widely(self) -> bool:
         return False
 

@@ -138,6 +138,9 @@ class Cpu(Target):
         work = index.product((images.numel, weight.sizes[0]))
         return not by_channels or weight.sizes[2:] != (1, 1) or (type(work) is int and work <= _FEW_PIXELS)
 
+    def writes_windows_in_pieces(self) -> bool:
+        return True
+
     def sums_squares_widely(self) -> bool:
         return True
 
