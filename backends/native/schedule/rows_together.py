@@ -29,6 +29,8 @@ def join_rows(program: Program) -> None:
 class _Joining(Splitter):
     def parts(self, old: Statement) -> Parts | None:
         loop = next((v for v in reversed(old.reduced) if v.size != 1), None)
+        if any(type(v.size) is not int for v in (*old.kept, *old.reduced)):
+            return None
         if loop is None or old.reduction not in _KINDS:
             return None
         moving = [p for _, p in old.value.loads if not index.free(p).isdisjoint(old.reduced)]

@@ -76,7 +76,7 @@ class Splitter:
         self.program.items = items
 
     def _of(self, old: Statement) -> list[Statement]:
-        if any(type(v.size) is not int for v in (*old.kept, *old.reduced)) or (parts := self.parts(old)) is None:
+        if (parts := self.parts(old)) is None:
             return [old]
         kind = str(old.reduction)
         return self._places(old, parts, kind) if kind.startswith("arg") else self._values(old, parts, kind)
@@ -122,13 +122,12 @@ class _ByParts(Splitter):
         return None if wanted < 2 else _parts(old.reduced, wanted)
 
     def _values(self, old: Statement, parts: Parts, kind: str) -> list[Statement]:
-        if kind != "sum" or parts.guard is not None:
+        length = index.product(v.size for v in parts.within)
+        if kind != "sum" or parts.guard is not None or type(length) is not int:
             return super()._values(old, parts, kind)
         if (found := self._distances(old, parts)) is not None:
             return found
         first, second = super()._values(old, parts, kind)
-        length = index.product(v.size for v in parts.within)
-        assert type(length) is int
         self.sums[old.target] = (first.target, first, length)
         return [first, second]
 
@@ -178,8 +177,7 @@ class _ByParts(Splitter):
 
 
 def _points(statement: Statement) -> int:
-    count = index.product(v.size for v in (*statement.kept, *statement.reduced))
-    return count if type(count) is int else 0
+    return index.usual(index.product(v.size for v in (*statement.kept, *statement.reduced))) or 0
 
 
 def _is_same_sum(whole: Statement, value: Node, old: Statement) -> bool:
@@ -192,49 +190,58 @@ def _flat(loops: tuple[Var, ...]) -> Index:
 
 
 def _parts(reduced: tuple[Var, ...], wanted: int) -> Parts | None:
-    """About ``wanted`` parts: the outermost loops as they are, and of one of them a part."""
+    """About ``wanted`` parts: the outermost loops as they are, and of one of them a part.
+
+    Of a loop whose size changes from call to call, the parts keep their length, so that there are more of a longer one.
+    """
     whole: list[Var] = []
     count = 1
     rest = list(reduced)
-    while rest and count * _extent(rest[0]) <= wanted:
-        count *= _extent(rest[0])
+    while rest and count * _usual(rest[0]) <= wanted:
+        count *= _usual(rest[0])
         whole.append(rest.pop(0))
     if not rest:
         return None
     loop, after = rest[0], rest[1:]
-    more = _pieces(_extent(loop), max(wanted // count, 1))
-    mapping: dict[Var, Index] = {}
-    guard = None
+    length, more, guard = _length(loop, max(wanted // count, 1))
     inner = list(after)
     sizes: list[Index] = [v.size for v in whole]
-    if more > 1:
-        length = -(-_extent(loop) // more)
-        if _extent(loop) % more:
-            length = 1 << (length.bit_length() - 1)  # what blocks cover without a rest
-        more = -(-_extent(loop) // length)
+    if length is None:
+        inner.insert(0, loop)
+    else:
         sizes.append(more)
         step = index.var(f"{loop.key}w", length)
         if (variable := index.the_var(step)) is not None:
             inner.insert(0, variable)
-    else:
-        inner.insert(0, loop)
     part = index.var(f"{reduced[0].key}p", index.product(sizes))
     the_part = index.the_var(part)
     if the_part is None:
         return None
     values = index.unflatten(part, tuple(sizes))
-    mapping = dict(zip(whole, values, strict=False))
-    if more > 1:
-        at = values[-1] * length + step
-        mapping[loop] = at
-        if more * length != _extent(loop):
-            guard = compare("lt", ops.from_index(at), ops.from_index(_extent(loop)))
-    return Parts(the_part, tuple(inner), mapping, guard)
+    mapping: dict[Var, Index] = dict(zip(whole, values, strict=False))
+    if length is not None:
+        mapping[loop] = values[-1] * length + step
+    within = compare("lt", ops.from_index(mapping[loop]), ops.from_index(loop.size)) if guard else None
+    return Parts(the_part, tuple(inner), mapping, within)
 
 
-def _extent(variable: Var) -> int:
-    assert type(variable.size) is int
-    return variable.size
+def _usual(variable: Var) -> int:
+    """The size of a loop, or what it was in the first call."""
+    return index.usual(variable.size) or 1
+
+
+def _length(loop: Var, wanted: int) -> tuple[int | None, Index, bool]:
+    """How long about ``wanted`` parts of a loop are, how many there are, and whether the last may be shorter; the
+    length is None if the loop is one part."""
+    extent = _usual(loop)
+    more = _pieces(extent, wanted)
+    if more < 2:
+        return None, 1, False
+    length = -(-extent // more)
+    if extent % more or type(loop.size) is not int:
+        length = 1 << (length.bit_length() - 1)  # what blocks cover without a rest
+    more_of_it = index.floordiv(loop.size + (length - 1), length)
+    return length, more_of_it, index.exact(loop.size, length) * length != loop.size
 
 
 def _pieces(extent: int, wanted: int) -> int:

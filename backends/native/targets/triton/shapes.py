@@ -245,8 +245,8 @@ def _tiles(rows: int, columns: int, depth: int, sides: tuple[int, int, int], war
 def parts(statement: Statement, feeds_a_pass: Callable[[], bool], cost: Callable[[], int]) -> int:
     """Into how many parts a reduction is split, so that all multiprocessors have something to do; see
     :data:`~...schedule.splits.PartsOf`."""
-    kept, reduced = statement.kept_size, statement.reduced_size
-    if type(kept) is not int or type(reduced) is not int or not kept:
+    kept, reduced = index.usual(statement.kept_size), index.usual(statement.reduced_size)
+    if not kept or not reduced:
         return 1
     read = [(b, at) for b, at in statement.value.loads if not index.free(at).isdisjoint(statement.reduced)]
     if not read:

@@ -102,3 +102,22 @@ def test_what_an_input_is_overwritten_with_is_kept() -> None:
     expected, found = step(*eager), torchmux.compile(step, backend="native")(*given)
     torch.testing.assert_close([*found, *given[:4]], [*expected, *eager[:4]], rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(given[4], eager[4])
+
+
+CHANGING: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[tuple[int, ...]]]] = {
+    "columns": (lambda x: (x.mean(0), x.argmax(0)), (3000, 20), [(6001, 20), (5, 20), (1500, 41)]),
+    "everything": (lambda x: (x.sum(), x.argmin(), x.amax()), (150, 333), [(2, 3), (301, 400), (1, 70_001)]),
+    "moments of channels": (lambda x: moments(x, (0, 2, 3)), (16, 3, 60, 64), [(3, 3, 61, 64), (2, 4, 8, 9)]),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", CHANGING)
+def test_parts_of_sizes_that_change(check, name: str) -> None:
+    """What was long in the first call is reduced in parts, of which there are as many as a later call needs."""
+    function, first, others = CHANGING[name]
+    assert check(function, R(*first), dynamic={0: range(len(first))}).output_code[1].count("launch(") > 1
+    compiled = torchmux.compile(function, backend="native", dynamic=True)
+    for shape in (first, *others):
+        x = R(*shape) + 5
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=1e-5 * x.numel() ** 0.5)
