@@ -79,6 +79,10 @@ class Forms(Protocol):
         """Whether a result whose elements are windows over rows is written in pieces, of which the interior needs no
         check whether an element lies in the image; a piece is no part of what is fused with the whole."""
 
+    def interpolates_at_once(self) -> bool:
+        """Whether an element between others is computed from all elements around it, and so is part of what is fused;
+        else there is a pass for each dimension, which reads less and writes what is between them."""
+
     def sums_squares_widely(self) -> bool:
         """Whether variances and standard deviations add float64, as eager's kernels for the same device do."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,17 +20,21 @@ from .registry import Context, aten, lowers
 from .windows import in_pieces, layout
 
 
-def _ignores_scale(rank: int, middle: bool) -> bool:
+def _ignores_scale(ctx: Context, rank: int, middle: bool) -> bool:
     """Whether torch's kernel repeats all elements once or twice where sizes say so, whatever the factor is."""
-    return rank == 2 and not middle
+    return rank == 2 and not middle and _is_on_cpu(ctx)
 
 
-def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool, rank: int) -> int | None:
+def _is_on_cpu(ctx: Context) -> bool:
+    return ctx.program.device.type == "cpu"
+
+
+def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool, ignores: bool) -> int | None:
     """How often each element is repeated; None if not all are alike, or sizes are symbolic."""
     if type(extent) is not int or type(count) is not int or extent == 0 or count % extent:
         return None
     times = count // extent
-    if times in (1, 2) and _ignores_scale(rank, middle):
+    if times in (1, 2) and ignores:
         return times
     ratio = torch.tensor(1 / scale if scale is not None and scale > 0 else extent / count, dtype=torch.float32)
     at = torch.arange(count, dtype=torch.float32)
@@ -37,15 +42,16 @@ def _whole_steps(extent: Any, count: Any, scale: float | None, middle: bool, ran
     return times if torch.equal(found, torch.arange(count) // times) else None
 
 
-def _steps(extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any], middle: bool) -> list[int] | None:
-    rank = len(extents)
-    found = [_whole_steps(n, c, s, middle, rank) for n, c, s in zip(extents, counts, scales, strict=True)]
+def _steps(
+    extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any], middle: bool, ignores: bool
+) -> list[int] | None:
+    found = [_whole_steps(n, c, s, middle, ignores) for n, c, s in zip(extents, counts, scales, strict=True)]
     return None if any(t is None for t in found) else [t for t in found if t is not None]
 
 
-def _position(at: Any, extent: Any, count: Any, scale: float | None, middle: bool, rank: int) -> Any:
+def _position(at: Any, extent: Any, count: Any, scale: float | None, middle: bool, ignores: bool) -> Any:
     """Which element is nearest, as torch's kernel computes it in float32."""
-    ignores = scale is not None and _ignores_scale(rank, middle)
+    ignores = scale is not None and ignores
     if ignores and type(extent) is int and count in (extent, 2 * extent):
         return index.floordiv(at, count // extent)
     ratio = _ratio(extent, count, scale, False, torch.float32)
@@ -72,13 +78,13 @@ def _given(scales: Sequence[Any], rank: int) -> tuple[Any, ...]:
 
 def _nearest(op: Any, rank: int, middle: bool) -> Any:
     def lower(ctx: Context, a: Value, size: Any, *scales: Any) -> Any:
-        given = _given(scales, rank)
+        given, ignores = _given(scales, rank), _ignores_scale(ctx, rank, middle)
         extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
-        steps = _steps(extents, counts, given, middle)
+        steps = _steps(extents, counts, given, middle, ignores)
         # In three dimensions, torch's kernel ignores factors for images of many channels in channels last.
         if rank == 3 and scales and any(s is not None for s in given) and steps is None:
             return calls.call(ctx, op, (a, size, *scales), {})
-        if steps is None and (not _are_exact((*extents, *counts)) or ctx.program.device.type != "cpu"):
+        if steps is None and not _are_exact((*extents, *counts)):
             return calls.call(ctx, op, (a, size, *scales), {})
         ctx.keep(a)
 
@@ -86,7 +92,7 @@ def _nearest(op: Any, rank: int, middle: bool) -> Any:
             if steps is not None:
                 return a.at((*at[:-rank], *(index.floordiv(i, s) for i, s in zip(at[-rank:], steps, strict=True))))
             where = zip(at[-rank:], extents, counts, given, strict=True)
-            return a.at((*at[:-rank], *(_position(i, n, c, s, middle, rank) for i, n, c, s in where)))
+            return a.at((*at[:-rank], *(_position(i, n, c, s, middle, ignores) for i, n, c, s in where)))
 
         return ctx.program.realize(Value(ctx.sizes(), a.dtype, element), layout(ctx, a, ctx.val))
 
@@ -96,7 +102,8 @@ def _nearest(op: Any, rank: int, middle: bool) -> Any:
 def _nearest_backward(op: Any, rank: int, middle: bool) -> Any:
     def lower(ctx: Context, grad: Value, size: Any, whole: Any, *scales: Any) -> Any:
         given = _given(scales, rank)
-        steps = _steps(ctx.sizes()[-rank:], grad.sizes[-rank:], given, middle)
+        ignores = _ignores_scale(ctx, rank, middle)
+        steps = _steps(ctx.sizes()[-rank:], grad.sizes[-rank:], given, middle, ignores)
         if steps is None or not grad.dtype.is_floating_point:
             return calls.call(ctx, op, (grad, size, whole, *scales), {})
         dtype = compute_type(grad.dtype)
@@ -150,25 +157,28 @@ class _Between:
     def __init__(self, extent: Any, count: Any, scale: float | None, align: bool, dtype: torch.dtype) -> None:
         self.extent, self.align, self.dtype = extent, align, dtype
         self.ratio = _ratio(extent, count, scale, align, dtype)
-        # Where sizes turn out to be equal, each element is between itself and itself.
+        # Where sizes turn out to be equal, torch's kernel for a CPU puts each element between itself and itself.
         same = compare("eq", ops.from_index(extent), ops.from_index(count))
         self.step = ops.where(same, const(0, torch.int32), const(1, torch.int32))
 
-    def _source(self, at: Any) -> Node:
-        number, half = ops.cast(ops.from_index(at), self.dtype), 0.5
+    def place(self, at: Any) -> Node:
+        """Where an element of the result lies in the image, between the centers of elements."""
+        number, half = ops.cast(ops.from_index(at), self.dtype), const(0.5, self.dtype)
         if self.align:
             return binary("mul", number, self.ratio)
-        source = binary("mul", binary("add", number, const(half, self.dtype)), self.ratio)
-        return binary("maximum", binary("sub", source, const(half, self.dtype)), const(0, self.dtype))
+        return binary("sub", binary("mul", binary("add", number, half), self.ratio), half)
 
-    def _limited(self, position: Node) -> Node:
+    def _source(self, at: Any) -> Node:
+        return self.place(at) if self.align else binary("maximum", self.place(at), const(0, self.dtype))
+
+    def limited(self, position: Node) -> Node:
         return binary("minimum", position, ops.cast(ops.from_index(self.extent - 1), torch.int32))
 
     def first(self, at: Any) -> Node:
-        return self._limited(ops.cast(self._source(at), torch.int32))
+        return self.limited(ops.cast(self._source(at), torch.int32))
 
     def second(self, first: Node) -> Node:
-        return self._limited(binary("add", first, self.step))
+        return self.limited(binary("add", first, self.step))
 
     def share(self, at: Any) -> Node:
         apart = binary("sub", self._source(at), ops.cast(self.first(at), self.dtype))
@@ -215,9 +225,11 @@ def _linear(op: Any, rank: int) -> Any:
         given = _given(scales, rank)
         extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
         exact = _are_exact((*extents, *counts))
-        if not exact or not a.dtype.is_floating_point or ctx.program.device.type != "cpu":
+        if not exact or not a.dtype.is_floating_point:
             return calls.call(ctx, op, (a, size, align, *scales), {})
         ctx.keep(a)
+        if ctx.program.forms.interpolates_at_once():
+            return _at_once(ctx, a, align, given, _two_taps)
         strides = layout(ctx, a, ctx.val)
         in_rows = _is_one(strides[-1])
         if not in_rows and _is_read_often(a, extents, counts):
@@ -235,6 +247,89 @@ def _linear(op: Any, rank: int) -> Any:
         return ctx.program.realize(Value(found.sizes, a.dtype, lambda at: ops.cast(found.at(at), a.dtype)), strides)
 
     return lower
+
+
+Tap = tuple[Node, Node]
+"""Which element along a dimension, and its share in what is between elements."""
+
+
+def _two_taps(at: Any, between: _Between) -> list[Tap]:
+    first, share = between.first(at), between.share(at)
+    second = between.limited(binary("add", first, const(1, torch.int32)))
+    return [(first, binary("sub", const(1, between.dtype), share)), (second, share)]
+
+
+_CURVE = -0.75
+"""What torch chose for the free number of cubic convolution."""
+
+
+def _both(a: Node, b: Node) -> Node:
+    return binary("and", a, b)
+
+
+def _four_taps(at: Any, between: _Between) -> list[Tap]:
+    """Cubic convolution (Keys, "Cubic convolution interpolation for digital image processing", 1981)."""
+    dtype = between.dtype
+
+    def polynomial(x: Node, *factors: float) -> Node:
+        return functools.reduce(
+            lambda sum, f: binary("add", binary("mul", sum, x), const(f, dtype)), factors[1:], const(factors[0], dtype)
+        )
+
+    def near(x: Node) -> Node:
+        return polynomial(x, _CURVE + 2, -(_CURVE + 3), 0.0, 1.0)
+
+    def far(x: Node) -> Node:
+        return polynomial(x, _CURVE, -5 * _CURVE, 8 * _CURVE, -4 * _CURVE)
+
+    source, one = between.place(at), const(1, dtype)
+    base = ops.unary("floor", source)
+    apart = binary("sub", source, base)
+    rest = binary("sub", one, apart)
+    shares = far(binary("add", apart, one)), near(apart), near(rest), far(binary("add", rest, one))
+    start, zero = ops.cast(base, torch.int32), const(0, torch.int32)
+    where = (binary("add", start, const(k, torch.int32)) for k in (-1, 0, 1, 2))
+    return [(between.limited(binary("maximum", w, zero)), share) for w, share in zip(where, shares, strict=True)]
+
+
+def _at_once(
+    ctx: Context, a: Value, align: bool, scales: Sequence[float | None], taps: Callable[[Any, _Between], list[Tap]]
+) -> Value:
+    """Each element from all elements around its place, as torch's kernels for GPUs do; an image of the same size is
+    copied."""
+    dtype, rank = compute_type(a.dtype), len(scales)
+    extents, counts = a.sizes[-rank:], ctx.sizes()[-rank:]
+    around = [_Between(n, c, s, align, dtype) for n, c, s in zip(extents, counts, scales, strict=True)]
+    is_same = functools.reduce(
+        _both, (compare("eq", ops.from_index(n), ops.from_index(c)) for n, c in zip(extents, counts, strict=True))
+    )
+
+    def total(at: Any, places: tuple[Any, ...]) -> Node:
+        if len(places) == rank:
+            return ops.cast(a.at((*at[:-rank], *places)), dtype)
+        found = taps(at[len(places) - rank], around[len(places)])
+        parts = (
+            binary("mul", total(at, (*places, index.data(ops.cast(where, torch.int64)))), share)
+            for where, share in found
+        )
+        return functools.reduce(lambda x, y: binary("add", x, y), parts)
+
+    def element(at: Any) -> Node:
+        own = masked(is_same, a.at(at), const(0, compute_type(a.dtype)))
+        return ops.where(is_same, own, ops.cast(total(at, ()), a.dtype))
+
+    return ctx.program.realize(Value(ctx.sizes(), a.dtype, element), layout(ctx, a, ctx.val))
+
+
+def _cubic(ctx: Context, a: Value, size: Any, align: bool, *scales: Any) -> Any:
+    known = _are_exact((*a.sizes[-2:], *ctx.sizes()[-2:]))
+    if not known or not a.dtype.is_floating_point or not ctx.program.forms.interpolates_at_once():
+        return calls.call(ctx, aten.upsample_bicubic2d.default, (a, size, align, *scales), {})
+    ctx.keep(a)
+    return _at_once(ctx, a, align, _given(scales, 2), _four_taps)
+
+
+lowers(aten.upsample_bicubic2d.vec)(_by_factors(lowers(aten.upsample_bicubic2d.default)(_cubic), 2))
 
 
 def _is_read_often(a: Value, extents: Sequence[Any], counts: Sequence[Any]) -> bool:
@@ -271,7 +366,7 @@ def _reflected_back(op: Any, rank: int) -> Any:
     def lower(ctx: Context, grad: Value, a: Value, pad: Sequence[Any]) -> Any:
         extents = ctx.sizes()[-rank:]
         low, high = list(pad[::2])[::-1], list(pad[1::2])[::-1]
-        known = all(type(n) is int for n in (*extents, *pad)) and ctx.program.device.type == "cpu"
+        known = all(type(n) is int for n in (*extents, *pad))
         if not known or any(not 0 <= n < s for n, s in zip(low + high, extents * 2, strict=True)):
             return calls.call(ctx, op, (grad, a, pad), {})
         ctx.keep(grad)

@@ -136,6 +136,9 @@ class Target(ABC, Forms):
     def writes_windows_in_pieces(self) -> bool:
         return False
 
+    def interpolates_at_once(self) -> bool:
+        return False
+
     def sums_squares_widely(self) -> bool:
         return False
 

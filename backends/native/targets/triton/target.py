@@ -95,6 +95,9 @@ class Triton(Target):
     def shifts_convolutions(self) -> bool:
         return True
 
+    def interpolates_at_once(self) -> bool:
+        return True
+
     def order_of_images(
         self, images: Value, weight: Value, stride: Sequence[int], transposed: bool, groups: int
     ) -> Literal["usual", "channels last"] | None:

@@ -226,3 +226,30 @@ def test_gradients_of_large_windows() -> None:
     weights = [torch.randn_like(y) for y in function(x)]
     found, expected = (torch.autograd.grad(run(x), x, weights)[0] for run in (compiled, function))
     torch.testing.assert_close(found, expected)
+
+
+AROUND = [
+    *(
+        {"size": (13, 5), "mode": mode, "align_corners": align}
+        for mode in ("bilinear", "bicubic")
+        for align in (False, True)
+    ),
+    {"scale_factor": (1.3, 2.6), "mode": "bicubic"},
+    {"scale_factor": 2, "mode": "bilinear"},
+    {"size": (9, 11), "mode": "bicubic"},
+]
+
+
+@pytest.mark.parametrize("target", ["triton"], indirect=True)
+@pytest.mark.parametrize("dynamic", [None, pytest.param(True, marks=pytest.mark.sampled(1))])
+def test_elements_from_all_around(check: Any, target: str, dynamic: bool | None) -> None:
+    """On a GPU, an element is computed at once from those around it, and what follows is fused with it."""
+
+    def function(image: Any) -> Any:
+        nearest = F.interpolate(image, size=(13, 5), mode="nearest-exact")
+        chosen = [given for given in AROUND if dynamic is None or "size" in given]
+        return (nearest, *(F.relu(F.interpolate(image, **given)) for given in chosen))
+
+    image = torch.randn(2, 3, 9, 11).contiguous(memory_format=torch.channels_last)
+    report = check(function, image, dynamic=dynamic and {0: (0, 2, 3)}, strict="own")
+    assert report.output_code[1].count("launch(") <= len(AROUND) + 1
