@@ -18,7 +18,8 @@ and has no number.
 * ``--kernels N`` prints the N kernels of each engine that take most of a call.
 
 ResNet-50 comes from ``torchvision``, ViT-B/16 from ``timm``, the rest from ``transformers``; weights are random.  Any
-other model of these is ``timm/NAME``, ``torchvision/NAME`` or ``transformers/TYPE``.
+other model of these is ``timm/NAME``, ``torchvision/NAME`` or ``transformers/TYPE``.  The engines that end in
+``dynamic`` compile for sizes that change; they are measured only where ``--engines`` names them.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ ENGINES: dict[str, Callable[[Any], Any]] = {
     "native MA": lambda f: torchmux.compile(f, backend="native", mode="max-autotune"),
     "inductor": lambda f: torchmux.compile(f, backend="inductor"),
     "inductor RO": lambda f: torchmux.compile(f, backend="inductor", mode="reduce-overhead"),
+    "torch.compile dynamic": lambda f: torch.compile(f, dynamic=True),
+    "native dynamic": lambda f: torchmux.compile(f, backend="native", dynamic=True),
 }
+USUAL = [engine for engine in ENGINES if "dynamic" not in engine]
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32, "tf32": torch.float32}
 
 PEAK = {"bf16": 790e12, "fp16": 790e12, "tf32": 395e12, "f32": 49e12}
@@ -381,7 +385,7 @@ def main() -> None:
     """Measure, and print each row as it completes."""
     parser = argparse.ArgumentParser(description="Compare native with Inductor and eager on a GPU.")
     parser.add_argument("--rows", nargs="+", default=ROWS, help="model:phase:dtype:batch")
-    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES)[:5] + list(ENGINES)[6:])
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=USUAL)
     parser.add_argument("--rounds", type=int, default=15, help="turns of each engine (15)")
     parser.add_argument("--quick", action="store_true", help="three rows, and nothing is checked")
     parser.add_argument("--json", type=Path, help="where all numbers go")

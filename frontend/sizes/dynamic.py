@@ -82,13 +82,15 @@ class DynamicDims:
             dims.strides.update(index for index, stride in enumerate(strides_seen) if stride is None)
         return dims
 
-    def is_dynamic_number(self, number: int | float, source: Source) -> bool:
-        """Whether a number read from ``source`` is symbolic: another one has been seen there."""
+    def is_dynamic_number(self, number: int | float, source: Source, *, given: bool) -> bool:
+        """Whether a number read from ``source`` is symbolic: another one has been seen there, or it is ``given`` to the
+        function and everything that is shall be."""
         key = (source.words(), "number")
         previous = self.seen.get(key, number)
         changed = previous != number or type(previous) is not type(number)
         self.seen[key] = None if changed else number
-        return self._may_be_symbolic(number, source) and (self.dynamic is True or (changed and self.automatic))
+        is_wanted = (changed and (self.automatic or self.dynamic)) or (given and self.dynamic)
+        return bool(is_wanted) and self._may_be_symbolic(number, source)
 
     def has_moved(self, position: Any, source: Source) -> bool:
         """Whether an iterator has been seen to stand elsewhere."""

@@ -308,7 +308,11 @@ class Trace(GraphRecorder, Reader, Operators):
         self._forgotten.add(name)
 
     def wants_symbolic(self, number: int | float, source: Source) -> bool:
-        """Whether a number is symbolic: floats, arguments and counters, but not whole numbers deep inside a model."""
+        """Whether a number is symbolic: arguments and counters, but not whole numbers deep inside a model.
+
+        Under ``dynamic=True``, arguments are symbolic at once.  What a model, a global or a closure holds is most
+        likely the same in each call, as ``math.pi`` is, so it has to change first.
+        """
         if (
             type(number) is int
             and source.depth() > 2
@@ -316,7 +320,8 @@ class Trace(GraphRecorder, Reader, Operators):
             and self.is_in_module(source)
         ):
             return False
-        return self.dims.is_dynamic_number(number, source)
+        given = isinstance(source.root(), Local) and not self.is_in_module(source)
+        return self.dims.is_dynamic_number(number, source, given=given)
 
     def takes_numpy_number(self, number: Any, source: Source) -> bool:
         """Whether one of NumPy's numbers from outside is symbolic for operators."""

@@ -104,8 +104,18 @@ _FORMULAS: dict[Any, Callable[..., Node]] = {
     aten.full_like.default: _Formulas.full_like, aten.threshold.default: _Formulas.threshold,
     aten.addmm.default: _Formulas.addmm, aten.baddbmm.default: _Formulas.baddbmm,
 }  # fmt: skip
-# Narrower types are computed in float32 by torch, with the number in full: rounding it first would be another result.
 _DTYPES = (torch.float32, torch.float64)
+_HALF = (torch.float16, torch.bfloat16)
+# In half precision, torch computes products in float32 with the number in full, and rounds what comes out.
+_PRODUCTS = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}
+# These, too, on a GPU; its kernels for a CPU round the number first.
+_OTHERS = {
+    aten.add.Tensor, aten.sub.Tensor, aten.rsub.Scalar, aten.eq.Scalar, aten.ne.Scalar, aten.lt.Scalar, aten.le.Scalar,
+    aten.gt.Scalar, aten.ge.Scalar, aten.clamp_min.default, aten.clamp_max.default, aten.clamp.default,
+    aten.hardtanh.default,
+}  # fmt: skip
+# These have the number as it is stored.
+_FILLS = {aten.masked_fill.Scalar, aten.fill.Scalar}
 
 
 def as_tensors(graph: Graph) -> None:
@@ -121,24 +131,63 @@ def as_tensors(graph: Graph) -> None:
             continue
         of_result = node.target in _TAKES_TENSORS or node.target is aten.pow.Scalar
         like = node.meta.get("val") if of_result else _value(node.args[0])
-        if not internals.is_fake(like) or like.dtype not in _DTYPES:
+        if not internals.is_fake(like) or not _is_known(node, like.dtype):
             continue
+        is_wide = like.dtype in _HALF and _is_computed_in_float32(node, like.device)
         users = _take_tensors(graph, node)
         if not users:
             continue
         for number in numbers:
             for user in users:
-                user.replace_input_with(number, _once(graph, number, like, made))
+                user.replace_input_with(
+                    number, _once(graph, number, like, made, torch.float32 if is_wide else like.dtype)
+                )
+        for user in users if is_wide else ():
+            _widen(graph, user, like.dtype)
+
+
+def _is_known(node: Node, dtype: torch.dtype) -> bool:
+    """Whether a tensor can stand for the number in a dtype."""
+    if dtype in _HALF:
+        tensors = [v for n in node.all_input_nodes if internals.is_fake(v := n.meta.get("val"))]
+        return node.target in _PRODUCTS | _OTHERS | _FILLS and all(v.dtype in (dtype, torch.bool) for v in tensors)
+    return dtype in _DTYPES
+
+
+def _is_computed_in_float32(node: Node, device: torch.device) -> bool:
+    return node.target in _PRODUCTS or (node.target in _OTHERS and device.type != "cpu")
+
+
+def _widen(graph: Graph, node: Node, dtype: torch.dtype) -> None:
+    """Compute a node with operands of ``dtype`` in float32, and round its result."""
+    before = node.meta["val"]
+    with before.fake_mode:
+        for tensor in node.all_input_nodes:
+            if tensor.meta["val"].dtype is dtype:
+                with graph.inserting_before(node):
+                    node.replace_input_with(tensor, _converted(graph, tensor, torch.float32))
+        node.meta = {**node.meta, "val": node.target(*torch.fx.map_arg(node.args, lambda n: n.meta["val"]))}
+        if before.dtype is dtype:
+            with graph.inserting_after(node):
+                rounded = _converted(graph, node, dtype)
+            node.replace_all_uses_with(rounded, lambda user: user is not rounded)
+
+
+def _converted(graph: Graph, tensor: Node, dtype: torch.dtype) -> Node:
+    made = graph.call_function(aten._to_copy.default, (tensor,), {"dtype": dtype})
+    made.meta = {**tensor.meta, "val": made.target(tensor.meta["val"], dtype=dtype)}
+    return made
 
 
 Made = dict[tuple[Node, torch.dtype, torch.device], Node]
 
 
-def _once(graph: Graph, number: Node, like: Any, made: Made) -> Node:
-    key = (number, like.dtype, like.device)
+def _once(graph: Graph, number: Node, like: Any, made: Made, dtype: torch.dtype | None = None) -> Node:
+    dtype = dtype or like.dtype
+    key = (number, dtype, like.device)
     if key not in made:
         with like.fake_mode:
-            made[key] = _tensor(graph, number, like)
+            made[key] = _tensor(graph, number, dtype, like.device)
     return made[key]
 
 
@@ -236,11 +285,11 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.SymFloat)
 
 
-def _tensor(graph: Graph, number: Node, like: torch.Tensor) -> Node:
+def _tensor(graph: Graph, number: Node, dtype: torch.dtype, device: torch.device) -> Node:
     """The number as a tensor; one that is too large for float32 is infinity there, as it is in eager's arithmetic."""
-    node = _call(graph, aten.scalar_tensor.default, number, dtype=torch.float64, device=like.device)
-    if like.dtype is not torch.float64:
-        node = _call(graph, aten._to_copy.default, node, dtype=like.dtype)
+    node = _call(graph, aten.scalar_tensor.default, number, dtype=torch.float64, device=device)
+    if dtype is not torch.float64:
+        node = _call(graph, aten._to_copy.default, node, dtype=dtype)
     return node
 
 

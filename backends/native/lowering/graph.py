@@ -88,12 +88,13 @@ class SymbolicSizes:
             left, right = (self._expression(a, shape_env, stride) for a in expr.args)
             if index.less(0, right):
                 return index.floordiv(left, right) if name in ("FloorDiv", "CleanDiv") else index.remainder(left, right)
-        if name in ("TruncToInt", "FloorToInt"):
-            if (scaled := _scaled(expr.args[0])) is not None:
-                number, over, under = scaled
-                whole = self._expression(number, shape_env, stride)
-                if index.not_negative(whole):
-                    return index.floordiv(whole * over, under)
+        if name in ("TruncToInt", "FloorToInt", "CeilToInt") and (scaled := _scaled(expr.args[0])) is not None:
+            number, over, under = scaled
+            whole = self._expression(number, shape_env, stride) * over
+            if name == "CeilToInt":
+                return -index.floordiv(-whole, under)
+            if name == "FloorToInt" or index.not_negative(whole):
+                return index.floordiv(whole, under)
         raise Unsupported(f"the size {expr}")
 
     def _symbol(self, expr: Any, shape_env: Any) -> Index:
@@ -113,7 +114,11 @@ _FINEST = 1 << 12
 
 
 def _scaled(expr: Any) -> tuple[Any, int, int] | None:
-    """What is scaled, and the factor as a quotient, if ``expr`` is an integer times a float, which is exact."""
+    """What is scaled, and the factor as a quotient, if ``expr`` is an integer times a float, or by an integer, and that
+    is exact."""
+    if type(expr).__name__ == "IntTrueDiv":
+        number, under = expr.args
+        return (number, 1, int(under)) if under.is_Integer and 0 < under <= _FINEST else None
     if type(expr).__name__ != "Mul" or len(expr.args) != 2:
         return None
     factor, number = expr.args

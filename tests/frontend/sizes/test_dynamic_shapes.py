@@ -1,6 +1,7 @@
 """Static first, then dynamic in what changed; marks, integers, and exact guards."""
 
 import functools
+import math
 
 import pytest
 import torch
@@ -160,3 +161,24 @@ def test_a_cached_function_that_reads_more_than_its_arguments_gives_what_is_in_t
         assert [compiled(torch.ones(size))[0] for size in (5, 6, 7)] == [8, 9, 17]
     finally:
         ADDED[0] = 3
+
+
+def test_what_a_model_holds_is_a_constant_until_it_changes():
+    """Under ``dynamic=True`` arguments are symbolic at once; numbers of models, globals and closures are code."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.heads = 0.125, 4
+
+        def forward(self, x, factor):
+            return x.view(self.heads, -1) * self.scale * factor * math.pi
+
+    model = Scaled()
+    compiled = torchmux.compile(model, backend="eager", dynamic=True)
+    for scale in (0.125, 0.25, 0.5):
+        model.scale = scale
+        for factor in (2.0, 3.0):
+            x = torch.randn(8)
+            torch.testing.assert_close(compiled(x, factor), model(x, factor))
+    assert torchmux.report(compiled).graph_count == 2

@@ -260,3 +260,23 @@ def test_gradients_with_a_float_ahead_of_a_size():
         x = torch.randn(rows, 3, dtype=torch.float64, requires_grad=True)
         found, wanted = (torch.autograd.grad(sum(map(torch.sum, f(x, n, v, k))), x)[0] for f in (compiled, program))
         torch.testing.assert_close(found, wanted)
+
+
+def beside_halves(x, y, f):
+    return (
+        x * f, f * x + y, f - x, x - f, x / f, x == f, x < f, x >= f, x.clamp(-f, f), x.clamp(min=f),
+        x.masked_fill(y > 0, f), F.hardtanh(y, -f, f),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_floats_beside_half_precision_count_as_in_eager(dtype):
+    """Products take the number in full, and sums and comparisons round it first, on a CPU."""
+    compiled = torchmux.compile(beside_halves, backend="native", dynamic=True, strict=True)
+    x, y = torch.randn(9, 9).to(dtype), torch.randn(9, 9).to(dtype)
+    x[0, :2] = torch.tensor([0.1, 1.7])
+    for f in (0.1, 1.7, 2 / 3):
+        for found, expected in zip(compiled(x, y, f), beside_halves(x, y, f), strict=True):
+            assert found.dtype is expected.dtype
+            torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert torchmux.report(compiled).graph_count == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -44,3 +45,15 @@ def test_numbers_beside_half_precision_have_its_digits(check, dtype):
         )  # fmt: skip
 
     check(f, torch.randn(40).to(dtype), tenth, zeros)
+
+
+def test_sizes_that_are_rounded():
+    def rounded(x):
+        up, wide, third = math.ceil(x.shape[0] / 2), math.ceil(x.shape[1] * 1.5), math.floor(x.shape[1] / 3)
+        return x.sum().expand(up, wide) + 1, x[:up] * 2, x[:, :third] + 1, x.mean().expand(int(x.shape[0] / 4) + 1) - 1
+
+    compiled = torchmux.compile(rounded, backend="native", dynamic=True, strict=True)
+    for sizes in ((8, 9), (7, 10), (33, 12)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(compiled(x), rounded(x))
+    assert torchmux.report(compiled).graph_count == 1
