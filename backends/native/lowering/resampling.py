@@ -71,6 +71,13 @@ def _are_exact(extents: Sequence[Any]) -> bool:
     return all(0 < n < 2**24 if type(n) is int else isinstance(n, index.Ix) for n in extents)
 
 
+def _may_be_copied(ctx: Context, extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any]) -> bool:
+    """Whether torch's kernel for a GPU may copy an image whose size stays, whatever the factors are."""
+    known = all(type(n) is int for n in (*extents, *counts))
+    is_other = known and any(n != c for n, c in zip(extents, counts, strict=True))
+    return not _is_on_cpu(ctx) and any(s is not None for s in scales) and not is_other
+
+
 def _given(scales: Sequence[Any], rank: int) -> tuple[Any, ...]:
     """The factors of all dimensions; a graph leaves out those at the end that are None."""
     return (*scales, *(None,) * (rank - len(scales)))
@@ -84,7 +91,7 @@ def _nearest(op: Any, rank: int, middle: bool) -> Any:
         # In three dimensions, torch's kernel ignores factors for images of many channels in channels last.
         if rank == 3 and scales and any(s is not None for s in given) and steps is None:
             return calls.call(ctx, op, (a, size, *scales), {})
-        if steps is None and not _are_exact((*extents, *counts)):
+        if steps is None and (not _are_exact((*extents, *counts)) or _may_be_copied(ctx, extents, counts, given)):
             return calls.call(ctx, op, (a, size, *scales), {})
         ctx.keep(a)
 
