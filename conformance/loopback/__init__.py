@@ -48,7 +48,7 @@ from . import (
     surroundings,
     turns,
 )
-from .beyond import counts, forms, pairings, patterns, reach
+from .beyond import counts, forms, operands, pairings, patterns, reach
 from .circumstances import (
     algebra,
     attributes,
@@ -90,6 +90,7 @@ _KINDS = (
     counts.turns, counts.keys, counts.layout, counts.numerics, counts.training, patterns.simplifications,
     reach.layout, reach.numerics, reach.turns, reach.process, reach.state,
     forms.arguments, forms.numerics, pairings.simplifications, pairings.numerics,
+    operands.arguments, operands.numerics, operands.simplifications,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

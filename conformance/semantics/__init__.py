@@ -35,6 +35,7 @@ from .arguments import (
     functions,
     identities,
     inputs,
+    operands,
     orders,
     rare,
     reductions,
@@ -47,7 +48,7 @@ from .arguments import (
     widths,
     windows,
 )
-from .programs import chains, counts, derivatives, effects, joins, keys, lives, modules, patterns, recipes
+from .programs import chains, counts, derivatives, effects, joins, keys, lives, modules, patterns, recipes, sequences
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
@@ -57,7 +58,7 @@ SUBJECTS = (
     identities.case, derivatives.case, modules.case, keys.case, lives.case, everywhere.case,
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
     orders.case, joins.case, chains.case, effects.case, unusual.case, inputs.case,
-    seldom.case, counts.case, patterns.case, recipes.case,
+    seldom.case, counts.case, patterns.case, recipes.case, operands.case, sequences.case,
 )  # fmt: skip
 
 

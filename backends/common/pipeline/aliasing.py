@@ -240,18 +240,12 @@ def _laid_out(functional: Graph, node: Any, result: Any) -> Any:
         return node
     if found.layout is not torch.strided or result.layout is not torch.strided:
         return node
-    sizes, strides = list(result.shape), list(result.stride())
-    if not all(type(n) is int for n in (*sizes, *strides, *found.stride())):
+    sizes, strides, now = list(result.shape), list(result.stride()), found.stride()
+    wide = [d for d, size in enumerate(sizes) if type(size) is not int or size > 1]
+    is_there = all(_expression(now[d]) == _expression(strides[d]) for d in wide)
+    order = None if is_there or any(type(size) is int and size == 0 for size in sizes) else _dense(sizes, strides, wide)
+    if order is None:
         return node
-    wide = [d for d, size in enumerate(sizes) if size > 1]
-    if 0 in sizes or all(found.stride()[d] == strides[d] for d in wide):
-        return node
-    order = sorted(range(len(sizes)), key=lambda d: (-strides[d], sizes[d] > 1, d))
-    reach = 1
-    for d in reversed([d for d in order if d in wide]):
-        if strides[d] != reach:
-            return node
-        reach *= sizes[d]
 
     def call(op: Any, source: Node, *args: Any, **kwargs: Any) -> Node:
         made = functional.call_function(op, (source, *args), kwargs)
@@ -262,3 +256,32 @@ def _laid_out(functional: Graph, node: Any, result: Any) -> Any:
     moved = call(aten.permute.default, node, order)
     copy = call(aten.clone.default, moved, memory_format=torch.contiguous_format)
     return call(aten.permute.default, copy, [order.index(d) for d in range(len(order))])
+
+
+def _dense(sizes: Sequence[Any], strides: Sequence[Any], wide: Sequence[int]) -> list[int] | None:
+    """The order of dimensions, the outermost one first, in which these strides leave no gaps; None if there is none.
+
+    Numbers may be symbolic: what only some sizes would show is not asked, as that would be a guard.
+    """
+    inner: list[int] = []
+    reach: Any = 1
+    for _ in wide:
+        here = [d for d in wide if d not in inner and _expression(strides[d]) == _expression(reach)]
+        if len(here) != 1:
+            return None
+        inner += here
+        reach = reach * sizes[here[0]]
+    order = inner[::-1]
+    for d in sorted(set(range(len(sizes))).difference(wide), key=lambda d: (_number(strides[d]), -d)):
+        order.insert(sum(_number(strides[w]) > _number(strides[d]) for w in order), d)
+    return order
+
+
+def _expression(number: Any) -> Any:
+    """A symbolic number as something that is equal to another one only if they are equal for all values."""
+    return number.node.expr if isinstance(number, torch.SymInt) else number
+
+
+def _number(stride: Any) -> float:
+    """A stride for comparisons that only sort dimensions of one element: a symbolic one counts as large."""
+    return stride if type(stride) is int else float("inf")

@@ -200,6 +200,8 @@ def in_place(value: Value) -> Value:
     if value.place is not None or element.op != "load" or element.dtype is not value.dtype:
         return value
     buffer, position = element.attr
+    if buffer.dtype is not value.dtype:
+        return value  # half precision is loaded as float32: a conversion to that is no operation
     if index.data_atoms(position):
         return value  # only a kernel reads where the memory starts
     loops = [index.the_var(v) for v in variables]

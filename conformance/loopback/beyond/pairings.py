@@ -35,9 +35,10 @@ def _made_by(node: Node) -> str:
     return _name(node)
 
 
-def _nearly(result: Any) -> Any:
+def nearly(result: Any) -> Any:
+    """A result of any kind that is nearly right: its first tensor is a hundredth, a unit or a truth off."""
     if isinstance(result, (tuple, list)):
-        return type(result)([_nearly(result[0]), *result[1:]])
+        return type(result)([nearly(result[0]), *result[1:]])
     if not isinstance(result, torch.Tensor):
         return result
     if result.is_floating_point() or result.is_complex():
@@ -45,7 +46,7 @@ def _nearly(result: Any) -> Any:
     return ~result if result.dtype is torch.bool else result + 1
 
 
-def _behind(case: str, producer: str, consumer: str, name: str, text: str) -> None:
+def behind(faults: Faults, case: str, producer: str, consumer: str, name: str, text: str) -> None:
     """A fault in the results of one operator where another one has made what it reads."""
 
     def compile(gm: GraphModule, inputs: Sequence[Any]) -> Run:
@@ -53,12 +54,12 @@ def _behind(case: str, producer: str, consumer: str, name: str, text: str) -> No
             def run_node(self, node: Node) -> Any:
                 result = super().run_node(node)
                 joined = _name(node) == consumer and any(_made_by(read) == producer for read in node.all_input_nodes)
-                return _nearly(result) if joined else result
+                return nearly(result) if joined else result
 
         return lambda *args: Joined(gm).run(*args)
 
     compile.__name__, compile.__doc__ = name, text
-    simplifications(case)(compile)
+    faults(case)(compile)
 
 
 for _pair in (
@@ -120,7 +121,7 @@ for _pair in (
     (_PRODUCTS, "tanh", "mul", "gates_by_tangents", "What is multiplied by a tangent is nearly right."),
     (_PRODUCTS, "fft_rfft", "abs", "sizes_of_frequencies", "Absolute values of frequencies are nearly right."),
 ):  # fmt: skip
-    _behind(*_pair)
+    behind(simplifications, *_pair)
 
 
 @numerics.instead(_DRAWS, "bernoulli_")

@@ -10,5 +10,6 @@
 * ``inputs`` and ``orders``: how inputs and results lie in memory;
 * ``unusual``: dtypes, sizes and arguments that compilers treat apart;
 * ``seldom``: numbers, forms of places and layers that programs ask for seldom;
+* ``operands``: operands of any dimensions and types, and rare arguments of layers, losses and attention;
 * ``rare``: operators that few programs have.
 """

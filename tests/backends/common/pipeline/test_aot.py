@@ -171,6 +171,25 @@ def test_operators_stay_whole_in_a_graph_that_writes(capture, backend: str) -> N
     assert names >= {"aten.linear.default", "aten.layer_norm.default", "aten.scaled_dot_product_attention.default"}
 
 
+def writes_to_what_is_turned(x):
+    rows = torch.tensor([1, 0])
+    a, b, c, d = (x.transpose(0, dim) + n for n, dim in enumerate((1, 2, 1, 2)))
+    a.index_add_(0, rows, x[:2, 0, :1, None].expand(2, *a.shape[1:]))
+    b.scatter_(0, torch.zeros(1, 1, 1, dtype=torch.int64), 2.0)
+    c.masked_fill_(c > 0, 1.0)
+    d.cumsum_(1)
+    return a, b * 2, c[:, None], d + 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_changed_keeps_its_strides(dynamic) -> None:
+    x = torch.randn(3, 4, 5)
+    compiled = torchmux.compile(writes_to_what_is_turned, backend="aot_eager", dynamic=dynamic, fullgraph=True)
+    for got, wanted in zip(compiled(x), writes_to_what_is_turned(x), strict=True):
+        assert torch.equal(got, wanted)
+        assert got.stride() == wanted.stride()
+
+
 def views(x, y):
     z = x + y
     return x, x[1:], x.t(), z, z[0], z.view(-1), x.unsqueeze(0).transpose(0, 1)

@@ -59,15 +59,18 @@ def test_keys_of_groups_are_not_copied(repeat: Repeat, dynamic: bool) -> None:
     assert "kernel0" not in code  # nothing is copied before the product
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "transposed", "sliced"])
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "sliced", "bfloat16"])
 def test_what_is_repeated_may_be_a_view_or_computed(layout: str) -> None:
     q, k = torch.randn(12, 5, 16), torch.randn(4, 24, 16)
     if layout == "transposed":
         k = torch.randn(4, 16, 24).mT
     elif layout == "sliced":
         k, q = torch.randn(4, 24, 40)[:, :, 8:24], torch.randn(5, 12, 16).transpose(0, 1)
+    elif layout == "bfloat16":
+        k = k.bfloat16()
 
     def function(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        k = k.float()
         repeated = k.repeat_interleave(3, 0)
         tiled = k.repeat(3, 1, 1)  # the same matrices are not side by side
         return q @ repeated.mT, q @ (repeated * 2 + 1).mT, repeated @ q.mT, q @ tiled.mT
