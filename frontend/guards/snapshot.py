@@ -41,6 +41,7 @@ log = logging.getLogger("torchmux")
 _FEW = 16  # guards that are checked faster one by one
 _WORTH_IT = 100  # uses that make up for a snapshot
 _MOST_PATIENCE = 1 << 16
+_MOST = 64  # sets of objects that a check has snapshots of
 
 
 OTHER: Any = object()  # what a check answers for other objects than those of its snapshot
@@ -76,6 +77,7 @@ class Snapshot:
         self.names = names  # of the locals whose values the check takes; None if it takes all of them as a dictionary
         self.form: Form | None = None  # all of which the check is
         self._roots = roots  # path -> weak reference
+        self.uses = 0
         self.roots: tuple[Callable[[], Any], ...] = ()  # where the inputs lead from
         self.inputs: tuple = ()  # of the frame function, or nothing
 
@@ -84,51 +86,87 @@ class Snapshot:
         roots = [root() for root in self._roots.values()]  # alive while their words are read
         return self.watch.changed() if all(root is not None for root in roots) else set()
 
+    def begins_from(self, reference: weakref.ref[Any]) -> bool:
+        return any(root is reference for root in self._roots.values())
+
     def knows_inputs(self, roots: tuple, values: tuple) -> None:
         """The frame function need not load what it starts with."""
         self.roots = roots
         self.inputs = values
 
 
-class SnapshotCheck:
-    """Calls the full check of an entry, or the short one of its snapshot.
+class _Calls:
+    """What a check knows of its calls that begin from the same objects."""
 
+    __slots__ = ("passed", "patience", "snapshot", "uses")
+
+    def __init__(self, patience: int, passed: int) -> None:
+        self.patience = patience  # how many full checks pass before the next snapshot
+        self.passed = passed
+        self.snapshot: Callable[[], Snapshot | None] = no_snapshot
+        self.uses = 0  # of the snapshot that has ended
+
+
+class SnapshotCheck:
+    """Calls the full check of an entry, or the short one of a snapshot.
+
+    Code that belongs to several modules of a class has a snapshot for each: its calls begin from other arguments.
     ``owner()`` is the record of the compiled callable that is running, or None.
     """
 
     def __init__(self, guards: CompiledGuards, owner: Callable[[], Any]) -> None:
         self._guards = guards
         self._full = guards.check
-        self.inputs = guards.inputs
-        self.uses = [0]  # of the latest snapshot
+        self.inputs = guards.inputs  # whose snapshot is the one that was used last
         self._owner = owner
         self._changes: collections.Counter[int] = collections.Counter()  # id -> how often it ended a snapshot
         self._began: dict[Argument, weakref.ref[Any]] = {}  # the arguments that the latest snapshot was about
         self._replaced: collections.Counter[Argument] = collections.Counter()  # how often it was another one
         self.gave_up = False  # there is too little that a snapshot would be about
-        self._patience = 1  # how many full checks pass before the next snapshot
-        self._passed = 0
+        self._patience = 1  # with objects that are new here
+        self._at_once = False  # the next check takes a snapshot
+        self._roots: tuple[str, ...] = ()  # the arguments that calls begin from
+        self._calls: dict[tuple[int, ...], _Calls] = {}  # the ids of those arguments -> the calls with them
         self._names: tuple[str, ...] | None = None  # as the next snapshot takes them
         self._form: Callable[[], Form | None] = no_snapshot  # of the next snapshot
 
     @from_its_first_instruction
     def __call__(self, frame_locals: dict) -> bool:
         try:
+            verdict = OTHER
             if (snapshot := self.inputs.latest()) is not None:
-                if (names := snapshot.names) is None:
-                    verdict = snapshot.check(snapshot.values, frame_locals)
-                else:
-                    given = [frame_locals.get(name, OTHER) for name in names]
-                    verdict = snapshot.check(snapshot.values, given)
-                if verdict is True or verdict is False:
-                    self.uses[0] += 1
-                    return verdict
-                if verdict is not OTHER:
-                    self.inputs.latest = no_snapshot  # the frame function must not use it either
-                    self._changes.update(snapshot.changed())
+                verdict = _asked(snapshot, frame_locals)
+            if verdict is OTHER and self._roots and (other := self._of_these(frame_locals)) not in (None, snapshot):
+                self.inputs.latest, snapshot = weakref.ref(other), other
+                verdict = _asked(other, frame_locals)
+            if snapshot is not None and verdict is not OTHER:
+                if verdict is not None:
+                    snapshot.uses += 1
+                    return bool(verdict)
+                self._end_changed(snapshot)
             return self._holds(frame_locals)
         except BaseException as error:
             return keep(error)
+
+    def _key(self, frame_locals: dict) -> tuple[int, ...]:
+        return tuple([id(frame_locals.get(name, OTHER)) for name in self._roots])
+
+    def _of_these(self, frame_locals: dict) -> Snapshot | None:
+        """The snapshot of the calls with these objects."""
+        calls = self._calls.get(self._key(frame_locals))
+        return None if calls is None else calls.snapshot()
+
+    def _end_changed(self, ended: Snapshot) -> None:
+        """End all snapshots that are no longer right, ``ended`` among them: one write may have changed several."""
+        self.inputs.latest = no_snapshot  # the frame function must not use it either
+        changed: set[int] = set()
+        for calls in self._calls.values():
+            if (snapshot := calls.snapshot()) is None:
+                continue
+            if (ids := snapshot.changed()) or snapshot is ended:
+                changed |= ids
+                calls.snapshot, calls.uses = no_snapshot, snapshot.uses
+        self._changes.update(changed)
 
     def known(self, form: Form) -> Form:
         """The form that the latest snapshot has, if it is like this one."""
@@ -142,7 +180,7 @@ class SnapshotCheck:
         """
         if self._form() is not form:
             self._names, self._form, self.inputs.latest = form.names, weakref.ref(form), no_snapshot
-            self._passed = self._patience  # so that the next check takes a snapshot of that form
+            self._calls, self._at_once = {}, True  # with a snapshot of that form
         held, names = weakref.ref(self), form.names
         without = None
 
@@ -160,15 +198,21 @@ class SnapshotCheck:
     def _holds(self, frame_locals: dict) -> bool:
         if not self._full(frame_locals):
             return False
-        self._passed += 1
-        if self._passed > self._patience:
-            self._take(frame_locals)
+        key = self._key(frame_locals)
+        if (calls := self._calls.get(key)) is None:
+            if len(self._calls) >= _MOST:
+                self._calls = {known: each for known, each in self._calls.items() if each.snapshot() is not None}
+            calls = self._calls[key] = _Calls(self._patience, self._patience if self._at_once else 0)
+            self._at_once = False
+        calls.passed += 1
+        if calls.passed > calls.patience and len(self._calls) < _MOST:
+            self._take(calls, frame_locals)
         return True
 
-    def _take(self, frame_locals: dict) -> None:
+    def _take(self, calls: _Calls, frame_locals: dict) -> None:
         """Making a snapshot takes as long as many full checks, so one that did not last delays the next."""
-        self._patience = 1 if self.uses[0] >= _WORTH_IT else min(2 * self._patience, _MOST_PATIENCE)
-        self._passed = self.uses[0] = 0
+        calls.patience = 1 if calls.uses >= _WORTH_IT else min(2 * calls.patience, _MOST_PATIENCE)
+        calls.passed = calls.uses = 0
         record = self._owner()
         if record is None:
             return
@@ -189,14 +233,34 @@ class SnapshotCheck:
             }
         except Exception:  # the hook would treat it as a failed guard
             log.warning("torchmux checks %d guards one by one", len(self._guards.conditions), exc_info=True)
-            self.gave_up, self._patience = True, sys.maxsize
-            return
+            snapshot = None
         if snapshot is None:
-            self.gave_up, self._patience = True, sys.maxsize
+            self.gave_up, self._patience, self._calls, self.inputs.latest = True, sys.maxsize, {}, no_snapshot
+            return
         # what was read for it was read under the watch, and so is this
-        elif self._full(frame_locals) and snapshot.watch.unchanged():
-            record.snapshots[self] = snapshot
-            self.inputs.latest = weakref.ref(snapshot)
+        if self._full(frame_locals) and snapshot.watch.unchanged():
+            roots = tuple(path.name for path in walk.roots if isinstance(path, Argument))
+            if roots != self._roots:
+                self._roots, self._calls = roots, {}
+            key = self._key(frame_locals)
+            self._calls[key] = calls
+            kept = record.snapshots.setdefault(self, {})
+            self.inputs.latest = calls.snapshot = weakref.ref(snapshot)
+            now = {known: each.snapshot() for known, each in self._calls.items()}
+            for known in [known for known, each in kept.items() if now.get(known) is not each]:
+                kept.pop(known, None)
+            kept[key] = snapshot
+
+    def lost(self, snapshot: Snapshot) -> None:
+        """Note that an object is gone that this snapshot began from."""
+        self._patience = 1 if snapshot.uses >= _WORTH_IT else min(2 * self._patience, _MOST_PATIENCE)
+
+
+def _asked(snapshot: Snapshot, frame_locals: dict) -> Any:
+    """True, False, None for a snapshot that has ended, or OTHER."""
+    if (names := snapshot.names) is None:
+        return snapshot.check(snapshot.values, frame_locals)
+    return snapshot.check(snapshot.values, [frame_locals.get(name, OTHER) for name in names])
 
 
 def check_of(guards: CompiledGuards, owner: Callable[[], Any]) -> Callable[[dict], bool]:
@@ -207,12 +271,17 @@ def check_of(guards: CompiledGuards, owner: Callable[[], Any]) -> Callable[[dict
 
 
 def _forgetting(record: Any, check: SnapshotCheck) -> Callable[[Any], None]:
-    """What forgets the snapshot of a check, once an object is gone that it is about."""
+    """What forgets a snapshot of a check, once an object is gone that it is about."""
     record, check = weakref.ref(record), weakref.ref(check)  # type: ignore[assignment]
 
-    def forget(_: Any) -> None:
-        if (snapshots := getattr(record(), "snapshots", None)) is not None and (owner := check()) is not None:
-            snapshots.pop(owner, None)
+    def forget(gone: Any) -> None:
+        if (snapshots := getattr(record(), "snapshots", None)) is None or (owner := check()) is None:
+            return
+        kept = snapshots.get(owner, {})
+        for key, snapshot in list(kept.items()):
+            if snapshot.begins_from(gone):
+                kept.pop(key, None)
+                owner.lost(snapshot)
 
     return forget
 

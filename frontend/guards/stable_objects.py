@@ -49,11 +49,12 @@ class StableObjects:
         fleeting: Container[Hashable] = (),
     ) -> None:
         self.watch = Watch()
-        # path -> an object to which it must lead in each call.  The watch keeps none of them alive but the owner's.
+        # path -> an object to which it must lead in each call.  The watch keeps none of them alive but the owner.
         self.roots: dict[Hashable, Any] = {}
         # path -> a table of a module that changes: that it is there is checked, what is in it is followed
         self.pinned: dict[Hashable, dict] = {}
         self._locals = frame_locals
+        self._owner = root
         self._owned = set() if root is None else {id(module) for module in root.modules()}
         self._reaches: dict[int, Reach | None] = {}
         self._volatile = volatile
@@ -134,7 +135,7 @@ class StableObjects:
             return OPEN
         if not is_instance(obj) and type(obj) is not types.FunctionType:
             return OPEN
-        if not self._owns(obj):
+        if obj is not self._owner:  # a part of the owner's may be replaced, and nobody would come to this path again
             reach = self._reach(obj)
             if reach is None or not reach.closed:
                 return OPEN

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .kinds.containers import HasKey, HasKeyFrom, Keys, KeysAt, KeyTypes, Length, NotEmpty, RawLength, SameElements
+from .kinds.containers import HasKey, HasKeyFrom, Keys, KeysAt, Length, NotEmpty, RawLength, SameElements
 from .kinds.guard import Guard
 from .kinds.objects import Is, SameObject, TypeIs
 from .sources import Argument
 
 _MOST = 4  # values that a message lists
-_CONTAINERS = (HasKey, HasKeyFrom, Keys, KeysAt, KeyTypes, Length, NotEmpty, RawLength, SameElements)
+_CONTAINERS = (HasKey, HasKeyFrom, Keys, KeysAt, Length, NotEmpty, RawLength, SameElements)
 
 
 @dataclass(frozen=True)

@@ -170,11 +170,11 @@ def _is_algebraic(value: Value) -> bool:
 def _extreme(builtin: Any, symbolic: Any, read: Any) -> None:
     def numbers(values: list[Value]) -> bool:
         kinds = {value.pytype() for value in values}
-        return len(kinds) == 1 and kinds <= {int, float} and any(isinstance(value, SymValue) for value in values)
+        if len(kinds) != 1 or not kinds <= {int, float} or not any(isinstance(value, SymValue) for value in values):
+            return False
+        return kinds == {int} or all(map(_is_algebraic, values))
 
     def of_numbers(tr: Tracer, values: list[Value]) -> Value:
-        if values[0].pytype() is float and not all(map(_is_algebraic, values)):
-            return tr.fold(builtin, [value.const(tr) for value in values], {})
         found = values[0]
         for value in values[1:]:
             found = tr.emit("call_function", symbolic, [found, value], {}) if value is not found else found

@@ -134,9 +134,9 @@ def _ready(
     width, owner = len(names), first[0] if first else None
     has_rest, has_named = bool(code.co_flags & _VARARGS), bool(code.co_flags & _VARKEYWORDS)
     others = code.co_varnames[code.co_argcount :][: has_rest + has_named]
-    form, entry_check, inputs, uses = Form((*names, *others, *code.co_freevars), plain), entry.check(), None, [0]
+    form, entry_check, inputs = Form((*names, *others, *code.co_freevars), plain), entry.check(), None
     if isinstance(entry_check, SnapshotCheck):
-        form, inputs, uses = entry_check.known(form), entry_check.inputs, entry_check.uses
+        form, inputs = entry_check.known(form), entry_check.inputs
         plain = form.plain
     check = _check_of_values(entry, form)
     ti.set_code_exec_strategy(check.__code__, _SKIP)
@@ -186,7 +186,7 @@ def _ready(
             and (plain is None or _is_traced() is None)
             and snapshot.check(snapshot.values, values) is True
         ):
-            uses[0] += 1
+            snapshot.uses += 1
         elif (plain is not None and not plain.holds()) or not check(values):
             return None
         made = make(replaces, namespace, name, defaults, closure)

@@ -140,12 +140,12 @@ def _check_of_values(entry: Captured, form: Form) -> Callable[[tuple], bool]:
     if not isinstance(check, SnapshotCheck):
         return entry.guards.of_arguments(form.names)
     form = check.known(form)
-    inputs, uses, full = check.inputs, check.uses, check.of_values(form)
+    inputs, full = check.inputs, check.of_values(form)
 
     def passes(values: tuple) -> bool:
         snapshot = inputs.latest()
         if snapshot is not None and snapshot.form is form and snapshot.check(snapshot.values, values) is True:
-            uses[0] += 1
+            snapshot.uses += 1
             return True
         return full(values)
 

@@ -44,7 +44,7 @@ class Record(dict[Any, list[int]]):
         count_anew()
         self.name = name  # that the user gave it
         self.root = compiled if isinstance(compiled, torch.nn.Module) else None  # the module that the callable owns
-        self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its snapshot
+        self.snapshots: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # check -> its own
         self.breaks: dict[BreakRecord, None] = {}
         self.recompiles: list[tuple[Frame, str]] = []  # and why
         self.left_to_eager: dict[str, None] = {}

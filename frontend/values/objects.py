@@ -67,10 +67,10 @@ class HashedKey:
     def __init__(self, tr: Tracer, value: Value, hashed: int) -> None:
         self.tr = tr
         self.value = value
-        self.hash = hash(hashed)
+        self.hash = hashed
 
     def __hash__(self) -> int:
-        return self.hash
+        return self.hash  # of which CPython makes the same hash as of what the program's method returns
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashedKey):

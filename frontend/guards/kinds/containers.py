@@ -68,34 +68,25 @@ class NotEmpty(Guard):
 
 @kind
 class Keys(Guard):
-    """A dictionary has these keys, in this order; all of them are constants."""
+    """A dictionary has these keys, in this order; all of them are constants.
+
+    Their classes come first: 1, True and 1.0 are equal, and so are a text and whatever says that it is.
+    """
 
     keys: tuple
     what: str = field(default="", compare=False)  # what the keys stand for
 
     def condition(self, value: str, out: Loader) -> str:
-        return f"tuple({value}) == {out.const(self.keys)}"
+        if not self.keys:
+            return f"not tuple({value})"
+        types = out.const(tuple(map(type, self.keys)))
+        return f"tuple(map(type, {value})) == {types} and tuple({value}) == {out.const(self.keys)}"
 
     def words(self) -> str:
         return f"has the same {self.what}" if self.what else f"has the keys {list(self.keys)!r:.80}"
 
     def is_watched(self, objects: StableObjects, value: Any) -> bool:
         return objects.notes_keys(value)
-
-
-@kind
-class KeyTypes(Guard):
-    """The keys of a dictionary are of these classes: 1, True and 1.0 are equal."""
-
-    types: tuple[type, ...]
-
-    def condition(self, value: str, out: Loader) -> str:
-        return f"tuple(map(type, {value})) == {out.const(self.types)}"
-
-    def words(self) -> str:
-        return "has keys of the same types"
-
-    is_watched = always_checked
 
 
 class Same:
@@ -191,8 +182,10 @@ class SameElements(Guard):
     elements: frozenset
 
     def condition(self, value: str, out: Loader) -> str:
-        if all(type(element) is str for element in self.elements):  # which equals nothing but another one
-            return f"{out.const(self.base)}.__eq__({value}, {out.const(self.elements)}) is True"
+        if all(type(element) is str for element in self.elements):
+            base, texts = out.const(self.base), out.const(frozenset({str}))
+            equal = f"{base}.__eq__({value}, {out.const(self.elements)}) is True"
+            return f"{texts}.issuperset(map(type, {base}.__iter__({value}))) and {equal}"
         elements = out.const(frozenset(map(face, self.elements)))
         return f"frozenset(map({out.const(face)}, {out.const(self.base)}.__iter__({value}))) == {elements}"
 

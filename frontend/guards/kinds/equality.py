@@ -27,6 +27,8 @@ def equals(source: Source, value: Any) -> Guard:
         return EqualsLiteral(source, value)
     if type(value) is complex:
         return EqualsComplex(source, value)
+    if type(value) is range:
+        return EqualsRange(source, value)
     if isinstance(value, np.generic):
         return EqualsNumpyScalar(source, value)
     return EqualsObject(source, value)
@@ -55,7 +57,8 @@ class EqualsLiteral(Guard):
     value: int | str
 
     def condition(self, value: str, out: Loader) -> str:
-        return f"{value} == {self.value!r} and type({value}) is {type(self.value).__name__}"
+        # the class comes first: another one may have an __eq__ of the program's
+        return f"type({value}) is {type(self.value).__name__} and {value} == {self.value!r}"
 
     def words(self) -> str:
         return f"== {self.value!r}"
@@ -128,8 +131,24 @@ class EqualsNumpyScalar(Guard):
 
 
 @kind
+class EqualsRange(Guard):
+    """A range: those of the same numbers are equal, and may stop elsewhere."""
+
+    value: range
+
+    def condition(self, value: str, out: Loader) -> str:
+        parts = (self.value.start, self.value.stop, self.value.step)
+        return f"type({value}) is range and ({value}.start, {value}.stop, {value}.step) == {parts!r}"
+
+    def words(self) -> str:
+        return f"== {self.value!r}"
+
+    is_watched = always_checked
+
+
+@kind
 class EqualsObject(Guard):
-    """Any other constant: long text, bytes, a range, a dtype."""
+    """Any other constant: long text, bytes, a dtype."""
 
     value: Any
 

@@ -10,7 +10,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ...breaks import C_FUNCTION, NOT_REBUILDABLE, OPERATION, GraphBreak
-from ...guards.kinds.containers import HasKey, HasKeyFrom, Keys, KeysAt, KeyTypes, NotEmpty, RawLength, faces
+from ...guards.kinds.containers import HasKey, HasKeyFrom, Keys, KeysAt, NotEmpty, RawLength, faces
 from ...guards.sources import Attr, Element, Elements, Item, ItemOf, RawItem, Source
 from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
@@ -69,9 +69,6 @@ class DictValue(Value):
             if positions:
                 tr.guards.add(KeysAt(Elements(self.source, base), positions, faces(keys, positions)))
             return
-        if any(type(key) is not str for key in keys):
-            kinds = tuple(map(type, keys))  # 1 and True are equal
-            tr.guards.add(KeyTypes(self.source, kinds))
         tr.guards.add(Keys(self.source, keys))
 
     def lookup(self, tr: Tracer, key: Value) -> Value | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...breaks import OPERATION, GraphBreak
 from ...guards.kinds.containers import Keys
 from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method
@@ -31,6 +32,8 @@ class InstanceDictValue(Value):
         owner = self.owner
         namespace = None if owner.obj is MISSING else own_namespace(owner.obj)
         real = list(namespace or ())
+        if any(type(name) is not str for name in real):
+            raise GraphBreak(OPERATION, f"the attributes of {owner.describe()}, not all of whose names are texts")
         if namespace is not None and owner.source is not None:
             source = owner.own_source("__dict__")
             assert source is not None

@@ -45,11 +45,11 @@ def eager_snapshots(monkeypatch):
 
 def taken(compiled):
     """The snapshots of a compiled callable."""
-    return list(compiled._torchmux_record.snapshots.values())
+    return [each for kept in compiled._torchmux_record.snapshots.values() for each in kept.values()]
 
 
 def uses(compiled):
-    return sum(check.uses[0] for check in compiled._torchmux_record.snapshots)
+    return sum(each.uses for each in taken(compiled))
 
 
 @needs_watches
@@ -276,6 +276,43 @@ def test_two_modules_that_share_compiled_code_in_turns(eager_snapshots):
     compiled, eager = torchmux.compile(net, backend="eager"), copy.deepcopy(net)
     for _ in range(6):
         torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+
+@needs_watches
+def test_modules_of_a_class_have_a_snapshot_each(eager_snapshots):
+    class Breaks(Inner):
+        @torch.compiler.disable
+        def broken(self):
+            pass
+
+        def forward(self, x):
+            self.broken()
+            return super().forward(x)
+
+    net = torch.nn.Sequential(Breaks(), Breaks(), Breaks())
+    compiled, eager = torchmux.compile(net, backend="eager"), copy.deepcopy(net)
+
+    def agree():
+        torch.testing.assert_close(compiled(vector()), eager(vector()))
+
+    for _ in range(6):
+        agree()
+    about = [each for each in taken(compiled) if {root() for root in each._roots.values()} & {*net}]
+    used = [each.uses for each in about]
+    agree()
+    assert len(about) >= 2 and all(each.uses > before for each, before in zip(about, used, strict=True))
+    del about
+    for change in (lambda layers: layers[1].weight.data.add_(1), lambda layers: setattr(layers[2], "by", 7)):
+        for layers in (net, eager):
+            change(layers)
+        agree()
+        agree()
+    gone = weakref.ref(net[1])
+    for layers in (net, eager):
+        layers[1] = copy.deepcopy(layers[2])
+    agree()
+    agree()
+    assert gone() is None, "nothing is left of a module that was replaced"
 
 
 @needs_watches

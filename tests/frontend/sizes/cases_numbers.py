@@ -55,6 +55,11 @@ def floats_that_python_computes(x, v):
     return x * math.log(v * v + 1) + abs(v * 2 - 1), fraction, x * whole, math.frexp(v), v.as_integer_ratio()
 
 
+@case(numbers(3, 4, 5, 9, 6))
+def rates_that_end_at_zero(x, step):
+    return x * max(0.0, (10 - step) / 7), x * min((step - 10) / 7, -0.0), max([0.0, math.cos(step / 10), step / 4])
+
+
 @case(numbers(2.5, 3.5, 4.25, 3.0), compiles=3)
 def answers_of_floats(x, v):
     return x * v if v.is_integer() else x + v
