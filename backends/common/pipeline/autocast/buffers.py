@@ -14,12 +14,15 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from torchmux import torch_internals as internals
+
+Copies = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None]
+"""Writes tensors, rounded, into others, as ``torch._foreach_copy_`` does."""
 
 LARGE = 1 << 14
 """Elements of a weight from which on its cast is made here: smaller ones cost less than the calls that hand them on."""
@@ -56,8 +59,8 @@ class _Buffer:
 class Buffers:
     """The buffers of the weights that one graph reads under autocast, all of them on the CPU."""
 
-    def __init__(self, wanted: Sequence[tuple[int, torch.dtype]]) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: Sequence[tuple[int, torch.dtype]], casting: Callable[[], Copies | None]) -> None:
+        self._wanted, self._casting = wanted, casting
         self._buffers: list[_Buffer | None] = [None] * len(wanted)
 
     def fill(self, args: Sequence[Any]) -> dict[int, torch.Tensor]:
@@ -74,8 +77,12 @@ class Buffers:
         if not casts:
             return {}
         with torch.no_grad():
-            torch._foreach_copy_([*casts.values()], [*weights.values()])
+            self._copies([*casts.values()], [*weights.values()])
         return _handed_on(weights, casts)
+
+    @functools.cached_property
+    def _copies(self) -> Copies:
+        return self._casting() or torch._foreach_copy_
 
     def _buffer(self, n: int, weight: torch.Tensor, dtype: torch.dtype) -> _Buffer:
         found = self._buffers[n]

@@ -26,7 +26,7 @@ from torchmux import torch_internals as internals
 
 from ..aot import StaysInTorch
 from ..runtime import in_torch
-from .buffers import Buffers
+from .buffers import Buffers, Copies
 
 Run = Callable[..., Sequence[Any]]
 
@@ -51,8 +51,8 @@ class RegionCasts:
         self.wanted: list[tuple[int, torch.dtype]] = []
         self.enters = False  # whether the graph enters a region, while none is active around it
 
-    def around(self, run: Run, *, strict: bool) -> Run:
-        """``run`` as a function of the captured graph's own inputs.
+    def around(self, run: Run, casting: Callable[[], Copies | None], *, strict: bool) -> Run:
+        """``run`` as a function of the captured graph's own inputs; ``casting`` is the backend's.
 
         Raises:
             FallbackRefused: in a call that torch must run, if ``strict``.
@@ -67,7 +67,7 @@ class RegionCasts:
         probes = [_Probe(weight, at, dtype) for weight, (at, dtype) in zip(weights, wanted, strict=True)]
         can_probe = all(weight.device.type == "cpu" and weight.dim() > 0 for weight in weights) and _can_probe()
         can_probe_anywhere = can_probe and _are_alike_without_gradients()
-        buffers = Buffers(wanted if all(weight.device.type == "cpu" for weight in weights) else ())
+        buffers = Buffers(wanted if all(weight.device.type == "cpu" for weight in weights) else (), casting)
 
         def casts_of(args: Sequence[Any], others: Sequence[int]) -> list[torch.Tensor]:
             if can_probe and internals.saves_for_backward():
