@@ -16,7 +16,7 @@ from ..ir import index
 from ..ir.expressions import Buffer, Statement
 from ..ir.program import Call, Program
 from .kernel import Kernel, NotFused, fuse, merge_loops, of_statement
-from .memory import is_large
+from .memory import LARGE, is_late
 from .reinplace import is_checking, overwrites, written_by
 from .stages import plan, reads_before_writing
 
@@ -202,12 +202,17 @@ class _Scheduler:
         return [self.groups[g] for g in order]
 
     def _put_off(self, order: list[int], after: Mapping[int, Sequence[int]]) -> None:
-        """Move kernels to before what first needs them, where that saves memory."""
+        """Move kernels to before what first needs them, where that saves memory.
+
+        Inputs of a graph may be freed after their last use where large tensors have memory of their own, and stay in
+        any case where they have not.
+        """
         last = {b: g for g in order for b in self.groups[g].reads}
+        stay = {b for b in self.program.inputs if isinstance(b, Buffer) and b.device.type not in LARGE}
         for g in reversed(order.copy()):
             group = self.groups[g]
-            large = [b for b in group.writes if is_large(b)] if isinstance(group, Kernel) and after[g] else []
-            ending = sum(_bytes(b) for b in group.reads if last[b] == g) if large else 0
+            large = [b for b in group.writes if is_late(b)] if isinstance(group, Kernel) and after[g] else []
+            ending = sum(_bytes(b) for b in group.reads - stay if last[b] == g) if large else 0
             if sum(map(_bytes, large)) > ending:
                 order.remove(g)
                 order.insert(min(map(order.index, after[g])), g)
