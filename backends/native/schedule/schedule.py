@@ -14,6 +14,7 @@ from typing import Any
 
 from ..ir import index
 from ..ir.expressions import Buffer, Statement
+from ..ir.layout import ONCE_COST, is_short_beside_a_function
 from ..ir.program import Call, Program
 from .kernel import Kernel, NotFused, fuse, merge_loops, of_statement
 from .memory import LARGE, is_late
@@ -51,9 +52,11 @@ class _Scheduler:
         self.before: list[set[int]] = []  # direct predecessors, as they were numbered when found
         self.ancestors: list[int] = []  # bit sets
         self.apart: list[tuple[Kernel, Kernel, str]] = []
+        self.spread: set[Buffer] = set()
 
     def run(self) -> Schedule:
         items = list(self._alive())
+        self.spread = _spread(items)
         writers: dict[Buffer, list[int]] = {}
         readers: dict[Buffer, list[int]] = {}
         shared = _written_in_parts(items)
@@ -131,6 +134,8 @@ class _Scheduler:
             if self._would_cycle(a, b):
                 raise NotFused("another step must run between them")
             first, second = (right, left) if self.ancestors[a] >> b & 1 else (left, right)
+            if self._ends_slowly(first, second):
+                raise NotFused("what is computed once per row takes longer in rows than by itself")
             if not self.epilogues and _reduced_by(first) & second.reads:
                 raise NotFused("epilogue_fusion is off")
             fused = fuse(first, second, shared)
@@ -151,6 +156,19 @@ class _Scheduler:
             if self.ancestors[g] & both:
                 self.ancestors[g] |= self.ancestors[a] | (1 << a)
         return True
+
+    def _ends_slowly(self, rows: Kernel, end: Kernel) -> bool:
+        """Whether ``end`` computes something expensive of each row's result that nothing in the rows needs."""
+        if not rows.inner or end.inner or not rows.is_on_cpu:
+            return False
+        points = index.product(v.size for v in end.space)
+        if points != index.product(v.size for v in rows.outer_vars):
+            return False
+        return (
+            is_short_beside_a_function(index.product(v.size for v in rows.inner), points)
+            and any(m.statement.value.cost >= ONCE_COST for m in end.members)
+            and not end.writes & self.spread
+        )
 
     # --- candidates -----------------------------------------------------------------------------------------------
 
@@ -220,6 +238,17 @@ class _Scheduler:
 
 def _reduced_by(kernel: Kernel) -> set[Buffer]:
     return {m.statement.target for m in kernel.members if m.statement.reduction}
+
+
+def _spread(items: Sequence[Any]) -> set[Buffer]:
+    """The buffers that are read at more points than they have elements, also by what is made of them."""
+    found: set[Buffer] = set()
+    for item in reversed(items):
+        if isinstance(item, Statement):
+            points = index.product(v.size for v in (*item.kept, *item.reduced))
+            is_wide = item.target in found and not item.reduction
+            found |= {b for b in item.reads if is_wide or points != b.numel}
+    return found
 
 
 def _bytes(buffer: Buffer) -> int:
