@@ -46,7 +46,8 @@ class _Buffer:
         self._unused = internals.storage_use_count(self._memory)
 
     def fits(self, weight: torch.Tensor) -> bool:
-        return self._weight() is weight and self._shape == weight.shape and self._strides == weight.stride()
+        is_same = self._weight() is weight
+        return is_same and self._shape == weight.shape and self._strides == weight.stride()
 
     def lend(self) -> torch.Tensor | None:
         """A tensor in this memory, unless there is one already; its elements are those of an earlier region."""
