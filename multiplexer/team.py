@@ -138,9 +138,14 @@ class Team:
             writes_back=lambda node: False,
             makes_views=lambda node: False,
             takes_numbers=lambda: False,
+            casting=self._casting,
             restore=self._restore if can_restore else None,
             compiler=compiler,
         )
+
+    def _casting(self) -> Any:
+        """The first one's that has its own: casts are numbers that all members read."""
+        return next(filter(None, (member.implementation.casting() for member in self.members)), None)
 
     def _rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
         """As the first member wants it: what a later one makes of the graph would be taken from those before it."""

@@ -26,6 +26,7 @@ OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "writes_back": ("node",),
     "makes_views": ("node",),
     "takes_numbers": (),
+    "casting": (),
     "restore": ("artifact", "constants"),
 }
 """The same of :class:`.contract.BackendExtras`; one that is None counts as absent."""

@@ -165,6 +165,13 @@ class BackendExtras(Protocol):
         of which some need several steps (``add`` with an ``alpha``); they may round once more than eager's kernel.
         """
 
+    def casting(self) -> Callable[[Sequence[Tensor], Sequence[Tensor]], None] | None:
+        """A function ``(casts, weights)`` that rounds each weight into the tensor of half precision beside it.
+
+        Asked once for each graph that is compiled in a region of autocast.  The weights are float32 on the CPU, and
+        each cast is laid out like its weight where that has no gaps.  Without it, or for None, torch copies them.
+        """
+
     def restore(self, artifact: str, constants: Mapping[str, Tensor]) -> CompiledPart | None:
         """The code whose ``artifact`` this is, in another process, or None if it cannot be had any more.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -32,6 +34,17 @@ def test_memory() -> None:
     assert ti.addresses_equal((x, 5, y), addresses, [0, 2])
     assert not ti.addresses_equal((y, 5, y), addresses, [0, 2])
     assert ti.addresses_equal((y, 5, y), addresses, [2])
+
+
+@checks("weak_count")
+def test_weak_count() -> None:
+    x = torch.ones(2, 2, requires_grad=True)
+    references = [weakref.ref(x)]
+    assert ti.weak_count(x) == 1
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.mm(x, x)
+        assert ti.weak_count(x) == 2
+    assert (ti.weak_count(x), len(references)) == (1, 1)
 
 
 @checks("new_on_cpu")

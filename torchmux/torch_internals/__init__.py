@@ -118,6 +118,7 @@ from .memory import (
     share_storage,
     storage_use_count,
     taken_apart,
+    weak_count,
 )
 from .modes import (
     TorchDispatchMode,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
@@ -15,6 +16,11 @@ def share_storage(left: Any, right: Any) -> bool:
 def storage_use_count(storage: Any) -> int:
     """How many tensors and storage objects hold the memory of ``storage``, this one included."""
     return torch._C._storage_Use_Count(storage._cdata)
+
+
+def weak_count(tensor: Any) -> int:
+    """How many weak references torch itself has to a tensor, and one for all strong ones; Python's do not count."""
+    return ctypes.c_uint32.from_address(tensor._cdata + 12).value & 0x7FFFFFFF  # the last bit says something else
 
 
 def addresses_equal(values: Any, addresses: list[int | None], positions: list[int]) -> bool:

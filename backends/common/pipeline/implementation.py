@@ -34,6 +34,7 @@ class Implementation:
     writes_back: Callable[[Node], bool]
     makes_views: Callable[[Node], bool]
     takes_numbers: Callable[[], bool]
+    casting: Callable[[], Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None] | None]
     restore: Callable[[str, Mapping[str, torch.Tensor]], CompiledPart | None] | None  # None: nothing can be restored
 
 
@@ -62,6 +63,7 @@ def as_backend(found: Any, spec: BackendSpec) -> Implementation:
         getattr(found, "writes_back", None) or _never,
         getattr(found, "makes_views", None) or _never,
         getattr(found, "takes_numbers", None) or _no_numbers,
+        getattr(found, "casting", None) or _no_casts,
         restore,
     )
 
@@ -81,6 +83,10 @@ def _never(node: Node) -> bool:
 
 def _no_numbers() -> bool:
     return False
+
+
+def _no_casts() -> None:
+    return None
 
 
 def _as_it_is(gm: GraphModule, request: CompileRequest) -> GraphModule:

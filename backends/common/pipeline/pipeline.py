@@ -184,7 +184,7 @@ class _Work:
         run = self.compile_aten()
         if run != self.gm.forward:  # torch's own operators know tangents
             run = eager_with_tangents(run, self.gm, strict=strict)
-        run = casts.around(run, strict=strict)
+        run = casts.around(run, self.implementation.casting, strict=strict)
         if casts.enters or casts.wanted:
             self.built = (
                 "autocast casts weights in it, once for a region, as they require gradients: call "

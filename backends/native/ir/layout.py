@@ -19,12 +19,18 @@ ONCE_COST = 20
 """What costs as much as a function such as ``exp``, and is the same for all rows, is computed once and not for each."""
 
 _SHORT = 32
+_SHORT_OF_ITSELF = 256
 _MANY = 64
 
 
 def is_short_row(inner: Index, rows: Index) -> bool:
     """Whether what is the same for ``inner`` points is computed sooner in vectors of its own: there are many rows."""
     return type(inner) is int and inner <= _SHORT and type(rows) is int and rows >= _MANY
+
+
+def is_short_beside_a_function(inner: Index, rows: Index) -> bool:
+    """As :func:`is_short_row` for what no other points need: a function of one number takes as long as of a vector."""
+    return type(inner) is int and inner <= _SHORT_OF_ITSELF and type(rows) is int and rows >= _MANY
 
 
 def channels_last(sizes: Sequence[Index]) -> tuple[Index, ...]:

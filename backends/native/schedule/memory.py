@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +37,24 @@ torch's operators are called between kernels: the arena lasts for all of the fun
 slow to get."""
 
 
+LATE = {**LARGE, "cpu": 2**18}
+"""Buffers of so many bytes are computed right before they are first needed: weights that are laid out otherwise at the
+start of a graph are in no cache when their product begins, and all of them are there at once."""
+
+
 def is_large(buffer: Buffer) -> bool:
     """Whether a buffer is worth memory of its own."""
+    return _has_bytes(buffer, LARGE)
+
+
+def is_late(buffer: Buffer) -> bool:
+    """Whether a buffer is large enough to be computed as late as possible."""
+    return _has_bytes(buffer, LATE)
+
+
+def _has_bytes(buffer: Buffer, least: Mapping[str, int]) -> bool:
     size = size_in_bytes(buffer)
-    return type(size) is int and size >= LARGE.get(buffer.device.type, size + 1)
+    return type(size) is int and size >= least.get(buffer.device.type, size + 1)
 
 
 def plan(uses: Sequence[set[Buffer]], temporary: set[Buffer]) -> Arena:

@@ -14,9 +14,10 @@ from typing import Any
 
 from ..ir import index
 from ..ir.expressions import Buffer, Statement
+from ..ir.layout import ONCE_COST, is_short_beside_a_function
 from ..ir.program import Call, Program
 from .kernel import Kernel, NotFused, fuse, merge_loops, of_statement
-from .memory import is_large
+from .memory import LARGE, is_late
 from .reinplace import is_checking, overwrites, written_by
 from .stages import plan, reads_before_writing
 
@@ -51,9 +52,11 @@ class _Scheduler:
         self.before: list[set[int]] = []  # direct predecessors, as they were numbered when found
         self.ancestors: list[int] = []  # bit sets
         self.apart: list[tuple[Kernel, Kernel, str]] = []
+        self.spread: set[Buffer] = set()
 
     def run(self) -> Schedule:
         items = list(self._alive())
+        self.spread = _spread(items)
         writers: dict[Buffer, list[int]] = {}
         readers: dict[Buffer, list[int]] = {}
         shared = _written_in_parts(items)
@@ -131,6 +134,8 @@ class _Scheduler:
             if self._would_cycle(a, b):
                 raise NotFused("another step must run between them")
             first, second = (right, left) if self.ancestors[a] >> b & 1 else (left, right)
+            if self._ends_slowly(first, second):
+                raise NotFused("what is computed once per row takes longer in rows than by itself")
             if not self.epilogues and _reduced_by(first) & second.reads:
                 raise NotFused("epilogue_fusion is off")
             fused = fuse(first, second, shared)
@@ -151,6 +156,19 @@ class _Scheduler:
             if self.ancestors[g] & both:
                 self.ancestors[g] |= self.ancestors[a] | (1 << a)
         return True
+
+    def _ends_slowly(self, rows: Kernel, end: Kernel) -> bool:
+        """Whether ``end`` computes something expensive of each row's result that nothing in the rows needs."""
+        if not rows.inner or end.inner or not rows.is_on_cpu:
+            return False
+        points = index.product(v.size for v in end.space)
+        if points != index.product(v.size for v in rows.outer_vars):
+            return False
+        return (
+            is_short_beside_a_function(index.product(v.size for v in rows.inner), points)
+            and any(m.statement.value.cost >= ONCE_COST for m in end.members)
+            and not end.writes & self.spread
+        )
 
     # --- candidates -----------------------------------------------------------------------------------------------
 
@@ -202,12 +220,17 @@ class _Scheduler:
         return [self.groups[g] for g in order]
 
     def _put_off(self, order: list[int], after: Mapping[int, Sequence[int]]) -> None:
-        """Move kernels to before what first needs them, where that saves memory."""
+        """Move kernels to before what first needs them, where that saves memory.
+
+        Inputs of a graph may be freed after their last use where large tensors have memory of their own, and stay in
+        any case where they have not.
+        """
         last = {b: g for g in order for b in self.groups[g].reads}
+        stay = {b for b in self.program.inputs if isinstance(b, Buffer) and b.device.type not in LARGE}
         for g in reversed(order.copy()):
             group = self.groups[g]
-            large = [b for b in group.writes if is_large(b)] if isinstance(group, Kernel) and after[g] else []
-            ending = sum(_bytes(b) for b in group.reads if last[b] == g) if large else 0
+            large = [b for b in group.writes if is_late(b)] if isinstance(group, Kernel) and after[g] else []
+            ending = sum(_bytes(b) for b in group.reads - stay if last[b] == g) if large else 0
             if sum(map(_bytes, large)) > ending:
                 order.remove(g)
                 order.insert(min(map(order.index, after[g])), g)
@@ -215,6 +238,17 @@ class _Scheduler:
 
 def _reduced_by(kernel: Kernel) -> set[Buffer]:
     return {m.statement.target for m in kernel.members if m.statement.reduction}
+
+
+def _spread(items: Sequence[Any]) -> set[Buffer]:
+    """The buffers that are read at more points than they have elements, also by what is made of them."""
+    found: set[Buffer] = set()
+    for item in reversed(items):
+        if isinstance(item, Statement):
+            points = index.product(v.size for v in (*item.kept, *item.reduced))
+            is_wide = item.target in found and not item.reduction
+            found |= {b for b in item.reads if is_wide or points != b.numel}
+    return found
 
 
 def _bytes(buffer: Buffer) -> int:

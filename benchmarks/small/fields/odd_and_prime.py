@@ -286,3 +286,21 @@ module(
     training=True,
     autocast=bf16,
 )
+
+
+# A function of each row's result
+
+
+def _minkowski(a, b):
+    return (a[:, None, :] - b[None, :, :]).abs().pow(3).sum(-1).pow(1 / 3)
+
+
+def _poincare(u, v):
+    away = (u - v).square().sum(-1)
+    return torch.acosh(1 + 2 * away / ((1 - u.square().sum(-1)) * (1 - v.square().sum(-1))))
+
+
+infer("prime/minkowski", _minkowski, T(131, 37), T(67, 37))
+infer("prime/logsumexp-37", lambda x: x.logsumexp(-1), T(8009, 37))
+_both("cross-entropy-37", F.cross_entropy, T(4001, 37), T(4001, dtype=i64, low=0, high=36))
+_both("poincare", _poincare, T(3001, 41, low=-0.1, high=0.1), T(3001, 41, low=-0.1, high=0.1))

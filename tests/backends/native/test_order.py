@@ -152,3 +152,13 @@ def test_padding(check) -> None:
         )
 
     check(f, torch.randn(4, 5, 18))
+
+
+def test_weights_that_are_laid_out_anew_come_right_before_their_use(capture) -> None:
+    """They would else be written ahead of all, and be in no cache any more."""
+    layers = torch.nn.Sequential(*[torch.nn.Conv2d(128, 128, 3, padding=1) for _ in range(2)]).to(torch.bfloat16)
+    image = torch.randn(1, 128, 16, 16, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        compiled = capture(layers, image).compile("native", strict=True)
+    steps = re.findall(r"= empty\(\(128, 128, 3, 3|torch\.convolution", "\n".join(compiled.report.output_code))
+    assert len(steps) == 4 and steps[::2] == steps[:1] * 2 and steps[1::2] == ["torch.convolution"] * 2

@@ -151,3 +151,16 @@ def test_mirrored_rows_in_a_frame() -> None:
     for got, expected in zip(compiled(*given), framed(*given), strict=True):
         assert torch.equal(got, expected)
     assert "load_some_back(" in code(compiled)
+
+
+def test_a_function_of_each_row_alone_is_computed_in_vectors_of_rows() -> None:
+    """One number takes as long as a vector of them; what the rows need themselves stays in them."""
+
+    def distances(a: Tensor, b: Tensor) -> list[Tensor]:
+        return [torch.acosh(1 + 2 * (a - b).square().sum(-1)), (a * b).logsumexp(-1)]
+
+    def scaled(a: Tensor) -> Tensor:
+        return a * a.mean(-1, keepdim=True).exp().log1p()
+
+    assert same(distances, torch.randn(99, 37), torch.randn(99, 37)).count("parallel(") > 1
+    assert same(scaled, torch.randn(99, 37)).count("parallel(") == 1

@@ -9,7 +9,7 @@ torch has no function that reads this cache.  A product with no elements does: a
 backward pass (:class:`_Probe`).  Where autograd records nothing, or hooks replace what it keeps, a product of matrices
 of which only the arguments are computed does (:func:`_from_cache`).  That takes ten microseconds for each weight, so
 the casts of a region are kept until it is left: they hang on the cast of a tensor of our own, which torch keeps and
-drops with the others.
+drops with the others.  Casts of large weights on a CPU are made ahead of that, in memory of our own (``buffers``).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torchmux import torch_internals as internals
 
 from ..aot import StaysInTorch
 from ..runtime import in_torch
+from .buffers import Buffers, Copies
 
 Run = Callable[..., Sequence[Any]]
 
@@ -50,8 +51,8 @@ class RegionCasts:
         self.wanted: list[tuple[int, torch.dtype]] = []
         self.enters = False  # whether the graph enters a region, while none is active around it
 
-    def around(self, run: Run, *, strict: bool) -> Run:
-        """``run`` as a function of the captured graph's own inputs.
+    def around(self, run: Run, casting: Callable[[], Copies | None], *, strict: bool) -> Run:
+        """``run`` as a function of the captured graph's own inputs; ``casting`` is the backend's.
 
         Raises:
             FallbackRefused: in a call that torch must run, if ``strict``.
@@ -66,16 +67,22 @@ class RegionCasts:
         probes = [_Probe(weight, at, dtype) for weight, (at, dtype) in zip(weights, wanted, strict=True)]
         can_probe = all(weight.device.type == "cpu" and weight.dim() > 0 for weight in weights) and _can_probe()
         can_probe_anywhere = can_probe and _are_alike_without_gradients()
+        buffers = Buffers(wanted if all(weight.device.type == "cpu" for weight in weights) else (), casting)
 
-        def call(*args: Any) -> Sequence[Any]:
+        def casts_of(args: Sequence[Any], others: Sequence[int]) -> list[torch.Tensor]:
             if can_probe and internals.saves_for_backward():
-                return run(*args, *[probe.cast(args) for probe in probes])
+                return [probes[n].cast(args) for n in others]
             if can_probe_anywhere and not torch.is_inference_mode_enabled():
                 with torch.enable_grad():
-                    casts = [probe.cast(args) for probe in probes] if internals.saves_for_backward() else None
-                if casts is not None:
-                    return run(*args, *casts)
-            return run(*args, *_casts_of([(args[at], dtype) for at, dtype in wanted]))
+                    if internals.saves_for_backward():
+                        return [probes[n].cast(args) for n in others]
+            return _casts_of([(args[wanted[n][0]], wanted[n][1]) for n in others])
+
+        def call(*args: Any) -> Sequence[Any]:
+            casts = buffers.fill(args)
+            others = [n for n in range(len(wanted)) if n not in casts]
+            casts.update(zip(others, casts_of(args, others), strict=True))
+            return run(*args, *[casts[n] for n in range(len(wanted))])
 
         return internals.not_captured(call)
 

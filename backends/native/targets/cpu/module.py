@@ -29,10 +29,12 @@ from ..host import HostPrinter, text_of
 from ..target import Module
 from .choosing import Shape, shape_of
 from .computed import print_product
-from .cpp import Function
-from .cpp_kernels import print_kernel
+from .cpp import Function, KernelPrinter
+from .cpp_columns import ColumnsPrinter
+from .cpp_plain import PlainPrinter, is_plain
 from .cpp_scopes import NAMES
 from .cpp_sequential import print_sequential
+from .cpp_tiles import TilesPrinter
 from .packing import PackedMatrix, PackedWeight, as_json
 from .selection import PackedProduct, TiledConvolution
 from .source import Source
@@ -196,7 +198,7 @@ class Assembler:
             function = print_sequential(step)
         else:
             touched = reads_of(step) | writes_of(step)
-            function = print_kernel(step, over_itself=len({self.host.placed(b) for b in touched}) < len(touched))
+            function = _print_kernel(step, over_itself=len({self.host.placed(b) for b in touched}) < len(touched))
         name = self._function(function, step)
         arguments = [self.address(b) for b in function.buffers] + list(function.more)
         return f"{name}({', '.join(arguments)});"
@@ -293,6 +295,20 @@ class _CtypesHost(HostPrinter):
                 f"    raise fault(table[:{REPORTED}])",
             ]
         return [f"{call}({_packed(addresses)}, arena_at, {_packed(symbols)})"]
+
+
+def _print_kernel(nest: LoopNest, *, over_itself: bool) -> Function:
+    """The C++ function of a kernel in the shape of its loops.  Equal kernels on other buffers have the same text.
+
+    With ``over_itself`` a result lies where what it is made of does.
+    """
+    if nest.by_columns:
+        return ColumnsPrinter(nest).run()
+    if nest.tile is not None:
+        return TilesPrinter(nest).run()
+    if is_plain(nest) and not over_itself:  # plain loops store before they have read all
+        return PlainPrinter(nest).run()
+    return KernelPrinter(nest, over_itself=over_itself).run()
 
 
 def _packed(numbers: list[str]) -> str:
