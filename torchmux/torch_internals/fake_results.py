@@ -325,6 +325,7 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
             _aten.log_sigmoid_forward.default,
             _aten._log_softmax_backward_data.default,
             _aten.pow.Scalar,
+            _aten.rrelu_with_noise.default,
             *ROWS_RESIZED,
         ),
         _usual,
