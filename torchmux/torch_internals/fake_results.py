@@ -96,6 +96,9 @@ _DEVICE = torch.ops.prim.device.default  # kernels in C++ ask for it several tim
 
 
 def _answer(mode: Any, func: Any, types: Any, args: Sequence[Any], kwargs: Any, refuses: bool) -> Any:
+    if func in _NEAREST and _has_no_images(args[0]):
+        with mode:
+            return args[0].new_empty((*args[0].shape[:2], *args[1]))
     mode.refuses_dtypes = False  # not within the operator
     try:
         # Called without the mode, operators of these make torch import all of its distributed tensors.
@@ -128,6 +131,19 @@ def _answer(mode: Any, func: Any, types: Any, args: Sequence[Any], kwargs: Any, 
 
 
 _AS_IT_IS = contextlib.nullcontext()
+
+_NEAREST = frozenset(
+    getattr(_aten, f"{name}{dims}d").default
+    for name in ("upsample_nearest", "_upsample_nearest_exact")
+    for dims in (1, 2, 3)
+)
+"""Operators whose fakes of no images fail in a check, and write that to standard errors."""
+
+
+def _has_no_images(x: Any) -> bool:
+    """Whether a batch has no images, whose sizes are known and not zero."""
+    count, *sizes = x.shape
+    return type(count) is int and count == 0 and all(type(size) is int and size > 0 for size in sizes)
 
 
 @contextlib.contextmanager
@@ -309,6 +325,7 @@ LAYOUTS: dict[Any, Callable[..., Any]] = {
             _aten.log_sigmoid_forward.default,
             _aten._log_softmax_backward_data.default,
             _aten.pow.Scalar,
+            _aten.rrelu_with_noise.default,
             *ROWS_RESIZED,
         ),
         _usual,

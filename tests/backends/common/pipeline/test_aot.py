@@ -178,7 +178,7 @@ def writes_to_what_is_turned(x):
     b.scatter_(0, torch.zeros(1, 1, 1, dtype=torch.int64), 2.0)
     c.masked_fill_(c > 0, 1.0)
     d.cumsum_(1)
-    return a, b * 2, c[:, None], d + 1
+    return a, b * 2, c[:, None], d + 1, F.rrelu(x.transpose(1, 2))  # the last one is contiguous
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -206,6 +206,20 @@ def test_group_norms(sizes: tuple[int, ...]) -> None:
         assert fake.stride() == torch.nn.functional.group_norm(x, 3).stride()
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_no_images_that_are_resized(mode: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """torch's fakes of them raise what torch logs."""
+
+    def resized(*batches: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.nn.functional.interpolate(x, scale_factor=2, mode=mode) for x in batches]
+
+    batches = [torch.zeros(0, *sizes) for sizes in ((3, 2), (3, 2, 5), (3, 2, 2, 4))]
+    compiled = torchmux.compile(resized, backend="aot_eager", fullgraph=True)
+    for got, wanted in zip(compiled(*batches), resized(*batches), strict=True):
+        assert got.shape == wanted.shape and got.stride() == wanted.stride()
+    assert capfd.readouterr().err == ""
+
+
 def test_images_that_are_unpooled() -> None:
     """They have the layout of what was pooled."""
     x = torch.randn(2, 3, 4, 6).to(memory_format=torch.channels_last)
