@@ -124,7 +124,7 @@ def _answer(mode: Any, func: Any, types: Any, args: Sequence[Any], kwargs: Any, 
             return made
     layout = LAYOUTS.get(func)
     if layout is not None:
-        return _in_layout(mode, args, result, layout)
+        return _in_layout(mode, args, result, layout, everywhere=func in ROWS_RESIZED)
     if func in IMAGES and result.device.type == IMAGES[func]:
         return _as_image(mode, func, args, result)
     return _as_a_sum(mode, func, args, result) if func in _AS_SUMS or _is_half_and_expanded(func, args) else result
@@ -187,10 +187,10 @@ def strides_of_sum(*given: torch.Tensor) -> tuple[Any, ...]:
     return tuple(functools.reduce(torch.add, wide).stride())
 
 
-def _in_layout(mode: Any, args: Sequence[Any], result: Any, layout: Callable[..., Any]) -> Any:
-    """The results in the order of dimensions that ``layout`` has for them, on the CPU."""
+def _in_layout(mode: Any, args: Sequence[Any], result: Any, layout: Callable[..., Any], *, everywhere: bool) -> Any:
+    """The results in the order of dimensions that ``layout`` has for them, on the CPU, or ``everywhere``."""
     results = result if isinstance(result, tuple) else (result,)
-    if results[0].device.type != "cpu":
+    if results[0].device.type != "cpu" and not everywhere:
         return result
     with mode:
         made = tuple(_like(layout(args, value), value) for value in results)

@@ -10,11 +10,13 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from torchmux import torch_internals as internals
+from torchmux.backends.common.pipeline import aot
 from torchmux.backends.native import targets
 from torchmux.backends.native.generate import decompositions
 from torchmux.backends.native.ir import expressions
 from torchmux.backends.native.ir.program import Call
-from torchmux.backends.native.lowering import graph
+from torchmux.backends.native.lowering import calls as whole, graph
 from torchmux.registry.errors import NodesRefused
 
 aten = torch.ops.aten
@@ -51,3 +53,19 @@ def test_draws_for_what_has_gaps_are_left_to_torch() -> None:
     assert call.args[0].strides == (1, 5)
     with pytest.raises(NodesRefused, match="gaps in memory"):
         calls(lambda x: dropped(x, 1), (6, 7))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_rows_that_are_resized_are_contiguous(device: str) -> None:
+    """Whatever the order of what they are made of: torch's formula, which a trace runs, keeps that."""
+    given = torch.fx.Graph()
+    x = given.placeholder("x")
+    turned = given.call_function(torch.permute, (x, (2, 0, 1)))
+    given.output((given.call_function(torch._C._nn.upsample_nearest1d, (turned, None, [2.0])),))
+    mode = internals.correct(internals.new_fake_mode())
+    with mode:
+        fake = torch.empty(3, 4, 5, device=device)
+    gm = torch.fx.GraphModule({}, given)
+    traced = aot.trace_inference(gm, mode, [fake], [fake], dict(decompositions()), frozenset(whole.composite()))
+    (resized,) = traced.gm.graph.output_node().args[0]
+    assert resized.target is aten.upsample_nearest1d.vec and resized.meta["val"].is_contiguous()
