@@ -72,10 +72,11 @@ def _are_exact(extents: Sequence[Any]) -> bool:
 
 
 def _may_be_copied(ctx: Context, extents: Sequence[Any], counts: Sequence[Any], scales: Sequence[Any]) -> bool:
-    """Whether torch's kernel for a GPU may copy an image whose size stays, whatever the factors are."""
-    known = all(type(n) is int for n in (*extents, *counts))
-    is_other = known and any(n != c for n, c in zip(extents, counts, strict=True))
-    return not _is_on_cpu(ctx) and any(s is not None for s in scales) and not is_other
+    """Whether torch's kernel for a GPU may leave a size as it is, whatever the factor: it copies an image whose sizes
+    all stay."""
+    along = zip(extents, counts, scales, strict=True)
+    stays = any(s is not None and (type(n) is not int or type(c) is not int or n == c) for n, c, s in along)
+    return stays and not _is_on_cpu(ctx)
 
 
 def _given(scales: Sequence[Any], rank: int) -> tuple[Any, ...]:
