@@ -96,9 +96,7 @@ class Native:
         return isinstance(value, torch.Tensor) and value.device.type == "cpu"
 
     def casting(self) -> Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None] | None:
-        from .targets.cpu import casting
-
-        return casting.casting(self._fingerprint)
+        return targets.named("cpu").casting(self._fingerprint)
 
     def compile(self, gm: GraphModule, example_inputs: Sequence[Any], request: CompileRequest) -> Made | Watched:
         """Code for ``gm``, from the artifact cache if it was compiled before.

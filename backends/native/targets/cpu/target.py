@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -182,6 +182,11 @@ class Cpu(Target):
         return build.compile_source(*pieces, optimize=module.own["optimize"]) if pieces else b""
 
     # --- what is said and tuned -----------------------------------------------------------------------------------
+
+    def casting(self, fingerprint: str) -> Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None] | None:
+        from .casting import casting
+
+        return casting(fingerprint)
 
     def hints(self, program: Program, schedule: Schedule, weights: Collection[int]) -> list[str]:
         read = {b for at in weights if isinstance(b := program.inputs[at], Buffer)}
