@@ -97,7 +97,8 @@ def compile(
     takes it.  Capture and compilation happen at the first call, and again when a guard fails.
 
     * ``fullgraph``: a graph break raises an :class:`~torchmux.Unsupported` error that points at the user's line.
-    * ``dynamic``: None makes a size symbolic after it changes, True immediately, and False never.
+    * ``dynamic``: None makes a size or a number symbolic after it changes, True immediately, and False never.  Numbers
+      that are no arguments have to change first in any case.
     * ``mode`` and ``options``: the backend's own; pass only one of the two.  The option ``guard_filter_fn`` does not
       belong to the backend: it is a function that selects the guards to keep, such as
       ``torch.compiler.skip_guard_on_globals_unsafe``.

@@ -139,9 +139,8 @@ def as_tensors(graph: Graph) -> None:
             continue
         for number in numbers:
             for user in users:
-                user.replace_input_with(
-                    number, _once(graph, number, like, made, torch.float32 if is_wide else like.dtype)
-                )
+                dtype = torch.float32 if is_wide else like.dtype
+                user.replace_input_with(number, _once(graph, number, like, made, dtype))
         for user in users if is_wide else ():
             _widen(graph, user, like.dtype)
 
@@ -163,7 +162,7 @@ def _widen(graph: Graph, node: Node, dtype: torch.dtype) -> None:
     before = node.meta["val"]
     with before.fake_mode:
         for tensor in node.all_input_nodes:
-            if tensor.meta["val"].dtype is dtype:
+            if internals.is_fake(value := tensor.meta["val"]) and value.dtype is dtype:
                 with graph.inserting_before(node):
                     node.replace_input_with(tensor, _converted(graph, tensor, torch.float32))
         node.meta = {**node.meta, "val": node.target(*torch.fx.map_arg(node.args, lambda n: n.meta["val"]))}
@@ -182,8 +181,7 @@ def _converted(graph: Graph, tensor: Node, dtype: torch.dtype) -> Node:
 Made = dict[tuple[Node, torch.dtype, torch.device], Node]
 
 
-def _once(graph: Graph, number: Node, like: Any, made: Made, dtype: torch.dtype | None = None) -> Node:
-    dtype = dtype or like.dtype
+def _once(graph: Graph, number: Node, like: Any, made: Made, dtype: torch.dtype) -> Node:
     key = (number, dtype, like.device)
     if key not in made:
         with like.fake_mode:
@@ -205,7 +203,7 @@ def _replace(graph: Graph, node: Node, made: Made) -> bool:
     like = node.meta["val"]
 
     def given(number: Node) -> Node:
-        return _once(graph, number, like, made) if _is_float(number) else number
+        return _once(graph, number, like, made, like.dtype) if _is_float(number) else number
 
     args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), given)
     with like.fake_mode:

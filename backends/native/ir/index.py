@@ -436,12 +436,15 @@ def _divide(left: Index, right: Index) -> tuple[Index, Index | None, Index, Inde
         return left, None, 1, 0
     quotient: Index = 0
     rest: Index = 0
-    while left:
-        mono, coef = _leading(left)
+    undivided = left
+    while undivided:
+        mono, coef = _leading(undivided)
         part = _quotient(mono, coef, right)
         term = _make({mono: coef})
         quotient, rest = (quotient, rest + term) if part is None else (quotient + part, rest)
-        left = left - (term if part is None else part * right)
+        undivided = undivided - (term if part is None else part * right)
+    if len(tuple(_terms(right))) > 1 and not not_negative(rest):  # which takes longer to divide
+        quotient, rest = 0, left
     if not_negative(rest) and less(rest, right):
         return quotient, None, right, 0
     if isinstance(right, Ix):

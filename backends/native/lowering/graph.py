@@ -91,10 +91,8 @@ class SymbolicSizes:
         if name in ("TruncToInt", "FloorToInt", "CeilToInt") and (scaled := _scaled(expr.args[0])) is not None:
             number, over, under = scaled
             whole = self._expression(number, shape_env, stride) * over
-            if name == "CeilToInt":
-                return -index.floordiv(-whole, under)
-            if name == "FloorToInt" or index.not_negative(whole):
-                return index.floordiv(whole, under)
+            if index.not_negative(whole):
+                return index.floordiv(whole + (under - 1 if name == "CeilToInt" else 0), under)
         raise Unsupported(f"the size {expr}")
 
     def _symbol(self, expr: Any, shape_env: Any) -> Index:

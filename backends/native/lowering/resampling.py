@@ -1,4 +1,5 @@
-"""Images in other sizes: nearest neighbours, linear interpolation, reflected borders, shuffled pixels and channels."""
+"""Images in other sizes: nearest neighbours, linear and cubic interpolation, reflected borders; shuffled pixels and
+channels."""
 
 from __future__ import annotations
 

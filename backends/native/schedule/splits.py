@@ -240,8 +240,8 @@ def _length(loop: Var, wanted: int) -> tuple[int | None, Index, bool]:
     length = -(-extent // more)
     if extent % more or type(loop.size) is not int:
         length = 1 << (length.bit_length() - 1)  # what blocks cover without a rest
-    more_of_it = index.floordiv(loop.size + (length - 1), length)
-    return length, more_of_it, index.exact(loop.size, length) * length != loop.size
+    count = index.floordiv(loop.size + (length - 1), length)
+    return length, count, index.exact(loop.size, length) * length != loop.size
 
 
 def _pieces(extent: int, wanted: int) -> int:

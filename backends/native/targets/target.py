@@ -205,12 +205,12 @@ class Target(ABC, Forms):
         """Changes of the options that ``max_autotune`` tries besides the neutral ones."""
         return []
 
+    def wait(self) -> None:
+        """Return when everything that was launched has run; the clock is read then."""
+
     # --- around graphs --------------------------------------------------------------------------------------------
 
     def casting(self, fingerprint: str) -> Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None] | None:
         """What rounds weights for autocast (see :class:`torchmux.registry.contract.BackendExtras`), if this target has
         a kernel for that; ``fingerprint`` is what compiled code depends on."""
         return None
-
-    def wait(self) -> None:
-        """Return when everything that was launched has run; the clock is read then."""

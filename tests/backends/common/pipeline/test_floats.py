@@ -7,9 +7,15 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.source import ConstantSource
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import torchmux
+from torchmux.backends.common.pipeline import floats
 
+aten = torch.ops.aten
 CALLS = (0.5, 0.25, 0.75, 1e-3, 2.0)
 
 
@@ -280,3 +286,25 @@ def test_floats_beside_half_precision_count_as_in_eager(dtype):
             assert found.dtype is expected.dtype
             torch.testing.assert_close(found, expected, rtol=0, atol=0)
     assert torchmux.report(compiled).graph_count == 1
+
+
+def test_on_a_gpu_numbers_count_in_full_beside_half_precision():
+    """Also where another number is an integer that changes; fake tensors tell without a GPU."""
+    env = ShapeEnv()
+    with FakeTensorMode(shape_env=env):
+        x, source = torch.empty(4, 5, device="cuda", dtype=torch.bfloat16), ConstantSource("f")
+        symbol, whole = (env.create_unspecified_symbol(value, source) for value in (0.3, 7))
+        f, n = (
+            env.create_symfloatnode(symbol, hint=0.3, source=source),
+            env.create_symintnode(whole, hint=7, source=source),
+        )
+        gm = make_fx(lambda x, f, n: (aten.clamp.default(x, f, n), x * f, x < f, f - x))(x, f, n)
+        floats.as_tensors(gm.graph)
+    gm.graph.lint()
+    converted = {node for node in gm.graph.nodes if node.target is aten._to_copy.default}
+    for node in gm.graph.find_nodes(op="call_function", target=aten.mul.Tensor):
+        assert set(node.all_input_nodes) <= converted
+    results = [each.meta["val"].dtype for each in gm.graph.output_node().args[0]]
+    assert results == [torch.bfloat16, torch.bfloat16, torch.bool, torch.bfloat16]
+    computed = (node for node in gm.graph.nodes if node.op == "call_function" and node not in converted)
+    assert torch.bfloat16 not in {node.meta["val"].dtype for node in computed}

@@ -241,7 +241,7 @@ AROUND = [
 
 
 @pytest.mark.parametrize("target", ["triton"], indirect=True)
-@pytest.mark.parametrize("dynamic", [None, pytest.param(True, marks=pytest.mark.sampled(1))])
+@pytest.mark.parametrize("dynamic", [None, True])
 def test_elements_from_all_around(check: Any, target: str, dynamic: bool | None) -> None:
     """On a GPU, an element is computed at once from those around it, and what follows is fused with it."""
 

@@ -111,7 +111,7 @@ CHANGING: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[tuple[int, .
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CHANGING)
 def test_parts_of_sizes_that_change(check, name: str) -> None:
     """What was long in the first call is reduced in parts, of which there are as many as a later call needs."""
