@@ -3,8 +3,10 @@
     python benchmarks/native_gpu.py [--rows ROW ...] [--engines ENGINE ...] [--rounds N] [--quick] [--json FILE]
                                     [--together N] [--kernels N]
 
-A row is ``model:phase:dtype:batch``, as ``bert:inference:bf16:32``; ``tf32`` is float32 whose products use TF32.  All
-engines of a row alternate; a number is the median of batches of calls, between two CUDA events.  *Speed-up* is eager's
+A row is ``model:phase:dtype:batch``, as ``bert:inference:bf16:32``.  ``tf32`` is float32 whose products use TF32, and
+``amp`` float32 under autocast to bfloat16.  In the phase ``decode``, a causal model of ``transformers`` computes one
+token after another, with a static cache of 1,024 tokens that holds 128 at first.  All engines of a row alternate; a
+number is the median of batches of calls, between two CUDA events.  *Speed-up* is eager's
 time divided by the engine's.  *Error* is the distance from float64, divided by eager's distance from it; in training,
 the largest difference of a loss from eager's over 20 steps, in percent.  *Compile* is the time of the first call.
 *Peak* is the memory that a call needs beyond what is there before it.  *Host* is the time until a call returns, before
@@ -40,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 import torchmux
@@ -66,10 +69,19 @@ ENGINES: dict[str, Callable[[Any], Any]] = {
     "native dynamic": lambda f: torchmux.compile(f, backend="native", dynamic=True),
 }
 USUAL = [engine for engine in ENGINES if "dynamic" not in engine]
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32, "tf32": torch.float32}
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "f32": torch.float32,
+    "tf32": torch.float32,
+    "amp": torch.float32,
+}
 
-PEAK = {"bf16": 790e12, "fp16": 790e12, "tf32": 395e12, "f32": 49e12}
+PEAK = {"bf16": 790e12, "fp16": 790e12, "tf32": 395e12, "f32": 49e12, "amp": 790e12}
 """Operations in a second of large products, on an H100 or H200."""
+
+CHECKED = 4
+"""The call whose result is compared with float64."""
 
 Call = Callable[[], torch.Tensor]
 
@@ -173,16 +185,19 @@ class Row:
                     if isinstance(getattr(module, attribute, None), float):
                         setattr(module, attribute, 0.0)
         self.dtype, self.peak = DTYPES[dtype], PEAK[dtype]
+        self.autocast = functools.partial(torch.autocast, "cuda", torch.bfloat16, enabled=dtype == "amp")
         self.model = made.cuda().to(self.dtype).train(self.phase == "training")
         self.data = data.cuda().to(self.dtype) if data.is_floating_point() else data.cuda()
 
     def call(self, engine: str) -> Call:
-        """A call of the model, or a step of its training without the optimizer."""
+        """A call of the model, the next token of its cache, or a step of its training without the optimizer."""
+        if self.phase == "decode":
+            return self.decode(self.model, ENGINES[engine])
         if self.phase == "inference":
             run = ENGINES[engine](self.model)
 
             def infer() -> torch.Tensor:
-                with torch.no_grad():
+                with torch.no_grad(), self.autocast():
                     return result_of(run(self.data))
 
             return infer
@@ -190,7 +205,8 @@ class Row:
         step = ENGINES[engine](model)
 
         def train() -> torch.Tensor:
-            loss = result_of(step(self.data)).float().square().mean()
+            with self.autocast():
+                loss = result_of(step(self.data)).float().square().mean()
             loss.backward()
             for parameter in model.parameters():
                 parameter.grad = None
@@ -198,22 +214,40 @@ class Row:
 
         return train
 
+    def decode(self, model: torch.nn.Module, engine: Callable[[Any], Any]) -> Call:
+        """A call of ``model`` with one token more, and a cache of its own."""
+        from transformers import StaticCache
+
+        cache = StaticCache(model.config, max_cache_len=1024)
+        with torch.no_grad():
+            model(self.data, past_key_values=cache, use_cache=True)
+        run, token = engine(model), self.data[:, -1:].contiguous()
+
+        def step() -> torch.Tensor:
+            with torch.no_grad(), self.autocast():
+                return result_of(run(token, past_key_values=cache, use_cache=True))
+
+        return step
+
     def exact(self) -> torch.Tensor:
         """What float64 computes."""
         model = copy.deepcopy(self.model).double()
+        if self.phase == "decode":
+            step = self.decode(model, ENGINES["eager"])
+            return [step() for _ in range(CHECKED)][-1]
         data = self.data.double() if self.data.is_floating_point() else self.data
         with torch.no_grad():
             return result_of(model(data))
 
     def limit(self) -> float:
         """The milliseconds that the hardware needs at least for a call."""
-        with FlopCounterMode(display=False) as counter:
-            result = self.call("eager")()
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            result = self.call("eager")()  # the counter knows no attention of groups of heads
         weights = {id(p): p for p in self.model.parameters()}
         lookups = [m for m in self.model.modules() if isinstance(m, torch.nn.Embedding)]
         others = {id(p) for m in self.model.modules() if m not in lookups for p in m.parameters(recurse=False)}
         skipped = {id(m.weight) for m in lookups} - others  # a call reads some of their rows
-        moved = [p for key, p in weights.items() if key not in skipped] + [self.data]
+        moved = [p for key, p in weights.items() if key not in skipped] + [self.data]  # of a cache nothing is counted
         if self.phase == "training":  # weights are read forward and backward, and gradients written
             moved += [*moved[:-1], *weights.values()]
         else:
@@ -228,7 +262,8 @@ class Row:
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         found = []
         for _ in range(20):
-            loss = result_of(run(self.data)).float().square().mean()
+            with self.autocast():
+                loss = result_of(run(self.data)).float().square().mean()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -303,7 +338,7 @@ class Measured:
         row = Row(name)
         self.found: dict[str, dict[str, Any]] = {}
         self.calls: dict[str, Call] = {}
-        exact = row.exact() if check and row.phase == "inference" else None
+        exact = row.exact() if check and row.phase != "training" else None
         eager_losses = row.losses("eager") if check and row.phase == "training" else None
         self.limit = row.limit()
         for engine in engines:
@@ -314,7 +349,7 @@ class Measured:
                 got = call()
                 torch.cuda.synchronize()
                 told: dict[str, Any] = {"compile": time.perf_counter() - begin}
-                for _ in range(3):
+                for _ in range(CHECKED - 1):
                     got = call().clone()
                 if exact is not None:
                     told["distance"] = distance(got, exact)

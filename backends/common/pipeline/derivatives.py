@@ -26,6 +26,7 @@ from torchmux.registry.errors import DerivativeUnavailable
 
 from .decompose import draws_nothing, is_random
 from .runtime import WithoutAutocast, in_torch
+from .symbols import has_symbols
 from .tangents import Tangents
 
 Run = Callable[..., Sequence[Any]]
@@ -173,7 +174,7 @@ class Derivatives:
         # gradients, as a norm of order 0 does.
         differentiated = [at for at, value in enumerate(example_inputs) if getattr(value, "requires_grad", False)]
         self._left_out = [
-            (at, bool(placeholders[at].users) or _has_symbols(placeholders[at]))
+            (at, bool(placeholders[at].users) or has_symbols(placeholders[at]))
             for at in joint.unused
             if at < len(placeholders) and at in differentiated and not joint.unused.issuperset(differentiated)
         ]
@@ -303,11 +304,6 @@ class Derivatives:
             pairs.append((view._base if view._is_view() else view, gradient))
         used = [(r, g) for r, g in pairs if g is not None and isinstance(r, torch.Tensor) and r.requires_grad]
         return [r for r, _ in used], [g for _, g in used]
-
-
-def _has_symbols(placeholder: Node) -> bool:
-    known = placeholder.meta.get("example_value")
-    return isinstance(known, torch.Tensor) and any(type(n) is not int for n in (*known.shape, *known.stride()))
 
 
 def _is_differentiated(gradients: Sequence[Any]) -> bool:

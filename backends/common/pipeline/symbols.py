@@ -24,6 +24,12 @@ def is_symbolic(node: Node) -> bool:
     return isinstance(node.meta.get("val"), _SYMBOLIC)
 
 
+def has_symbols(placeholder: Node) -> bool:
+    """Whether an input of a captured graph is a tensor with sizes or strides that are numbers of the call."""
+    known = placeholder.meta.get("example_value")
+    return isinstance(known, torch.Tensor) and any(type(n) is not int for n in (*known.shape, *known.stride()))
+
+
 def hoist(graph: Graph) -> None:
     """Recompute, right after the inputs, each size that the inputs' own sizes determine."""
     computed = [n for n in graph.nodes if n.op == "call_function" and is_symbolic(n)]

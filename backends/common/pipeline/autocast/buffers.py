@@ -66,7 +66,7 @@ class Buffers:
 
     def fill(self, args: Sequence[Any]) -> dict[int, torch.Tensor]:
         """Casts of large weights of which torch's cache had none and now has these, by positions in ``wanted``."""
-        if not torch.is_autocast_cache_enabled() or not _weak_references_tell():
+        if not torch.is_autocast_cache_enabled() or not weak_references_tell():
             return {}
         weights, casts = {}, {}
         for n, (at, dtype) in enumerate(self._wanted):
@@ -126,7 +126,7 @@ def _handed_on(weights: dict[int, torch.Tensor], casts: dict[int, torch.Tensor])
 
 
 @functools.cache
-def _weak_references_tell() -> bool:
+def weak_references_tell() -> bool:
     """Whether a weight has one weak reference more while torch keeps a cast of it, and it keeps the one it is given."""
     dtype = torch.get_autocast_dtype("cpu")
     with torch.inference_mode(False), torch.enable_grad(), internals.without_modes(), torch.autocast("cpu", dtype):

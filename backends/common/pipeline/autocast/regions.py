@@ -10,6 +10,9 @@ backward pass (:class:`_Probe`).  Where autograd records nothing, or hooks repla
 of which only the arguments are computed does (:func:`_from_cache`).  That takes ten microseconds for each weight, so
 the casts of a region are kept until it is left: they hang on the cast of a tensor of our own, which torch keeps and
 drops with the others.  Casts of large weights on a CPU are made ahead of that, in memory of our own (``buffers``).
+Those on a GPU are made together, and eager does not get them (``together``).
+
+A gradient goes past the cast to the weight itself (:func:`cast_of`), so that the graph converts it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ from torchmux import torch_internals as internals
 
 from ..aot import StaysInTorch
 from ..runtime import in_torch
-from .buffers import Buffers, Copies
+from ..symbols import has_symbols
+from .buffers import Buffers, Copies, weak_references_tell
+from .gradient import cast_of
+from .together import Together
 
 Run = Callable[..., Sequence[Any]]
 
@@ -65,9 +71,15 @@ class RegionCasts:
         wanted = tuple(self.wanted)
         weights = [self.example_inputs[at] for at, _ in wanted]
         probes = [_Probe(weight, at, dtype) for weight, (at, dtype) in zip(weights, wanted, strict=True)]
-        can_probe = all(weight.device.type == "cpu" and weight.dim() > 0 for weight in weights) and _can_probe()
+        together, is_on_cpu = None, False
+        if _are_on_one_gpu(weights) and weak_references_tell():
+            placeholders = self.gm.graph.find_nodes(op="placeholder")
+            together = Together(wanted, is_symbolic=any(has_symbols(placeholders[at]) for at, _ in wanted))
+        else:
+            is_on_cpu = all(weight.device.type == "cpu" for weight in weights)
+        can_probe = is_on_cpu and all(weight.dim() > 0 for weight in weights) and _can_probe()
         can_probe_anywhere = can_probe and _are_alike_without_gradients()
-        buffers = Buffers(wanted if all(weight.device.type == "cpu" for weight in weights) else (), casting)
+        buffers = Buffers(wanted if is_on_cpu else (), casting)
 
         def casts_of(args: Sequence[Any], others: Sequence[int]) -> list[torch.Tensor]:
             if can_probe and internals.saves_for_backward():
@@ -76,13 +88,14 @@ class RegionCasts:
                 with torch.enable_grad():
                     if internals.saves_for_backward():
                         return [probes[n].cast(args) for n in others]
-            return _casts_of([(args[wanted[n][0]], wanted[n][1]) for n in others])
+            asked = [(args[wanted[n][0]], wanted[n][1]) for n in others]
+            return _casts_of(asked, lambda missing: {} if together is None else together.casts(args, missing))
 
         def call(*args: Any) -> Sequence[Any]:
             casts = buffers.fill(args)
             others = [n for n in range(len(wanted)) if n not in casts]
             casts.update(zip(others, casts_of(args, others), strict=True))
-            return run(*args, *[casts[n] for n in range(len(wanted))])
+            return run(*args, *[casts[n].detach() for n in range(len(wanted))])
 
         return internals.not_captured(call)
 
@@ -223,24 +236,31 @@ def _casts_when_run(node: Node, used: Sequence[Node]) -> tuple[dict[Node, torch.
 
 
 def _lift(answer: RegionCasts, found: dict[Node, dict[Node, torch.dtype]], weights: dict[Node, int]) -> None:
-    """Make the casts inputs of a copy of the graph."""
+    """Make the casts inputs of a copy of the graph, which has the gradients go to the weights."""
     graph = Graph()
     copies: dict[Node, Node] = {}
     for node in answer.gm.graph.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     last = [n for n in graph.nodes if n.op == "placeholder"][-1]
+    lifted: dict[Node, Node] = {}
     for weight, uses in found.items():
         dtype = next(iter(uses.values()))
         with graph.inserting_after(last):
-            last = graph.placeholder(f"{weight.name}_cast")
+            last = lifted[weight] = graph.placeholder(f"{weight.name}_cast")
         fake = weight.meta["example_value"]
-        with fake.fake_mode, torch.enable_grad(), internals.disable_autocast():
+        with fake.fake_mode, torch.no_grad(), internals.disable_autocast():
             last.meta["example_value"] = fake.to(dtype)
+        real = answer.example_inputs[weights[weight]]
+        answer.example_inputs.append(torch.zeros_like(real, dtype=dtype, requires_grad=False))
+        answer.wanted.append((weights[weight], dtype))
+    for weight, uses in found.items():
+        with graph.inserting_after(last):
+            last = graph.call_function(cast_of, (copies[weight], lifted[weight]))
+        fake = weight.meta["example_value"]
+        with fake.fake_mode, internals.disable_autocast():
+            last.meta["example_value"] = cast_of(fake, lifted[weight].meta["example_value"])
         for node in uses:
             copies[node].replace_input_with(copies[weight], last)
-        real = answer.example_inputs[weights[weight]]
-        answer.example_inputs.append(torch.zeros_like(real, dtype=dtype, requires_grad=True))
-        answer.wanted.append((weights[weight], dtype))
     answer.gm = GraphModule(answer.gm, graph)
 
 
@@ -320,6 +340,10 @@ def _is_in_region() -> bool:
     return depth > 0
 
 
+def _are_on_one_gpu(weights: Sequence[torch.Tensor]) -> bool:
+    return len({weight.device for weight in weights}) == 1 and weights[0].device.type == "cuda"
+
+
 _anchors: dict[torch.device, torch.Tensor] = {}  # leaves of our own, on the casts of which the others hang
 
 
@@ -330,24 +354,27 @@ def _from_cache(product: _Product, weight: torch.Tensor) -> torch.Tensor:
     return taken
 
 
-def _casts_of(wanted: Sequence[tuple[torch.Tensor, torch.dtype]]) -> list[torch.Tensor]:
-    answer = []
+def _casts_of(
+    wanted: Sequence[tuple[torch.Tensor, torch.dtype]], together: Callable[[Sequence[int]], dict[int, torch.Tensor]]
+) -> list[torch.Tensor]:
+    """The casts that autocast uses; ``together`` may make some of those that a region does not have yet."""
     kept: dict[torch.device, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}
     with _Product() as product:
-        for weight, dtype in wanted:
-            casts = kept.get(weight.device)
-            if casts is None:
-                anchor = _from_cache(product, _anchor(weight.device))
-                casts = kept[weight.device] = anchor.__dict__.setdefault("torchmux_casts", {})
-            found = casts.get(id(weight))
-            if found is None or found[0] is not weight:
-                cast = _from_cache(product, weight)
-                if _is_kept(weight):
-                    casts[id(weight)] = weight, cast
-            else:
-                cast = found[1]
-            answer.append(cast if cast.dtype is dtype else weight.to(dtype))
-    return answer
+        for device in {weight.device for weight, _ in wanted}:
+            kept[device] = _from_cache(product, _anchor(device)).__dict__.setdefault("torchmux_casts", {})
+    found = [kept[weight.device].get(id(weight)) for weight, _ in wanted]
+    missing = [n for n, (weight, _) in enumerate(wanted) if found[n] is None or found[n][0] is not weight]
+    made = together(missing) if missing else {}
+    if len(made) < len(missing):
+        with _Product() as product:
+            made.update((n, _from_cache(product, wanted[n][0])) for n in missing if n not in made)
+    for n, cast in made.items():
+        weight = wanted[n][0]
+        found[n] = weight, cast
+        if _is_kept(weight):
+            kept[weight.device][id(weight)] = weight, cast
+    casts = [each[1] for each in found if each is not None]
+    return [c if c.dtype is dtype else w.to(dtype) for c, (w, dtype) in zip(casts, wanted, strict=True)]
 
 
 def _anchor(device: torch.device) -> torch.Tensor:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import torchmux
-from torchmux.backends.common.pipeline.autocast import buffers
+from torchmux.backends.common.pipeline.autocast import buffers, regions
 
 BACKENDS = ["eager", "aot_eager", "native"]
 
@@ -201,6 +201,26 @@ def test_programs(backend, start, monkeypatch):
         _check(backend, seed, monkeypatch)
 
 
+def _without_eager(start: int, count: int) -> list[int]:
+    """Seeds of programs of which torch runs nothing: eager code does not get the casts of weights on a GPU."""
+    in_torch = {"eager", "off"}  # the second leaves a graph with a region in it to torch
+    return [seed for seed in range(start, start + 20 * count) if in_torch.isdisjoint(_scripts(seed)[1])][:count]
+
+
+@pytest.mark.parametrize("seed", _without_eager(0, 12))
+def test_programs_whose_casts_are_made_together(seed, monkeypatch):
+    """As weights on a GPU are cast."""
+    monkeypatch.setattr(regions, "_are_on_one_gpu", lambda weights: True)
+    _check("aot_eager", seed, monkeypatch)
+
+
+@pytest.mark.slow
+def test_many_programs_whose_casts_are_made_together(monkeypatch):
+    monkeypatch.setattr(regions, "_are_on_one_gpu", lambda weights: True)
+    for seed in _without_eager(1000, 200):
+        _check("native", seed, monkeypatch)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_many_programs(backend, monkeypatch):
@@ -300,7 +320,7 @@ def test_a_buffer_that_is_in_use_is_left_alone(mode, monkeypatch):
             result = graphs[step % 2](x)
             cast = buffers._all[id(layer.weight), torch.bfloat16]
             addresses.add(cast._memory.data_ptr())
-            is_lent = cast.lend() is None
+        is_lent = cast.lend() is None
         assert is_lent == (mode is torch.enable_grad)  # for a backward pass
         kept.append(result)
         with torch.no_grad():
