@@ -14,6 +14,7 @@ import torch
 
 from torchmux.registry.errors import BackendUnavailable
 
+from ...ir import index
 from ...ir.expressions import Buffer
 from ...ir.program import Program
 from ...ir.values import Value
@@ -72,13 +73,16 @@ class Triton(Target):
 
     def row_unit(self, left: Value, right: Value) -> int:
         extents = (*left.sizes, *right.sizes)
-        large = len(extents) == 4 and all(type(s) is int and s >= _WORTH_A_COPY for s in extents)
+        usual = [index.usual(s) for s in extents]
+        large = len(extents) == 4 and all(s is not None and s >= _WORTH_A_COPY for s in usual)
         if not large or not _multiplied_by_tensor_cores(left.dtype):
             return 1
-        unit = _PIECE // left.dtype.itemsize
         # The number of rows does not matter, unless they are the columns of what lies in memory.
         turned = left.place is not None and left.place.strides[0] == 1
         matter = extents if turned else extents[1:]
+        if not all(type(s) is int for s in matter):
+            return 1
+        unit = _PIECE // left.dtype.itemsize
         return unit if any(s % unit for s in matter) else 1
 
     def chooses_parts(self, parts: Sequence[Value]) -> bool:

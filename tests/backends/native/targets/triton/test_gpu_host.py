@@ -33,10 +33,13 @@ pytest.importorskip("triton")
 
 @pytest.fixture
 def made(monkeypatch):
-    """``made(function, *sizes)``: the artifact of a function of bfloat16 tensors on a GPU."""
+    """``made(function, *sizes)``: the artifact of a function of bfloat16 tensors on a GPU.
+
+    With ``dynamic``, all sizes are symbols, or that of one tensor and dimension.
+    """
     monkeypatch.setattr(triton_target, "capability_of", lambda device: 90)
 
-    def make(function: Any, *sizes: tuple[int, ...], dynamic: bool = False, **options: Any) -> Any:
+    def make(function: Any, *sizes: tuple[int, ...], dynamic: bool | tuple[int, int] = False, **options: Any) -> Any:
         known = ShapeEnv()
 
         def symbol(name: str, hint: int) -> Any:
@@ -44,7 +47,10 @@ def made(monkeypatch):
 
         with FakeTensorMode(shape_env=known) if dynamic else internals.new_fake_mode():
             if dynamic:
-                sizes = tuple(tuple(symbol(f"s{i}{j}", n) for j, n in enumerate(s)) for i, s in enumerate(sizes))
+                sizes = tuple(
+                    tuple(symbol(f"s{i}{j}", n) if dynamic in (True, (i, j)) else n for j, n in enumerate(s))
+                    for i, s in enumerate(sizes)
+                )
             args = [torch.empty(s, dtype=torch.bfloat16, device="cuda") for s in sizes]
             table = dict(decompositions())
             gm = make_fx(lambda *a: leaves(function(*a)), decomposition_table=table, tracing_mode="real")(*args)
@@ -251,6 +257,13 @@ def test_an_odd_matrix_is_copied_once(made) -> None:
     assert host.count("mm_in_rows") > 1
     assert "mm_in_rows" not in made(lambda a, b: a @ b, (264, 256), (256, 512)).head["python"]
     assert "mm_in_rows" not in made(lambda a, b: a @ b, (263, 256), (256, 512)).head["python"]  # rows as they come
+
+
+@pytest.mark.parametrize(("rows", "is_odd"), [(264, True), (8, False)])
+def test_a_matrix_of_any_number_of_rows_has_odd_columns(made, rows, is_odd) -> None:
+    """The number of rows is that of the first call where it decides what is worth its time."""
+    host = made(lambda a, b: torch.relu(a @ b.t()), (rows, 256), (513, 256), dynamic=(0, 0)).head["python"]
+    assert ("mm_in_rows" in host) == is_odd
 
 
 @pytest.mark.parametrize(("capability", "expected"), [(75, 0), (80, 0), (90, 1), (100, 1)])
