@@ -136,6 +136,7 @@ class Compiler:
                 split = self.split(gm.graph, taker, ordered)
             if apart:
                 give_to_last_part(split, gm.graph, self.implementation.writes_back, to_torch)
+            symbols.hand_on(split, gm.graph)
             attempt = Attempt(choice)
             for part in split.parts:
                 self.compile_part(part, gm, phase, constants, attempt)

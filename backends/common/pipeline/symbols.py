@@ -6,6 +6,7 @@ Python between two compiled parts; unchanged, it would split every graph with a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch.fx.proxy import GraphAppendingTracer
 from torchmux import torch_internals as internals
 
 from .decompose import drop_dead_code
+from .partition import Partition
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -73,6 +75,59 @@ def _bind(graph: Graph, placeholders: list[Node]) -> dict[Any, Proxy]:
                 read.meta["val"] = size
                 symbols[size.node.expr] = Proxy(read, tracer)
     return symbols
+
+
+def hand_on(split: Partition, graph: Graph) -> None:
+    """Give each part, as inputs more, the symbols of its sizes that its own inputs do not show.
+
+    Behind a convolution in torch, the sizes of all that a part takes may be quotients of the sizes of a graph's input.
+    """
+    found: dict[Any, Node] = {}
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    for part in split.parts:
+        shown = {symbol for value in part.inputs for symbol in _shown_by(value)}
+        needed = {symbol: None for node in (*part.inputs, *part.nodes) for symbol in _symbols_of(node)}
+        for symbol in needed:
+            if symbol not in shown and (source := _source(symbol, placeholders, found)) is not None:
+                if source.op != "placeholder" and source not in split.steps:
+                    split.steps.insert(0, source)
+                part.inputs.append(source)
+
+
+def _sizes(node: Node) -> list[Any]:
+    """The expressions of symbols that the sizes of a tensor are, or a number is."""
+    held = node.meta.get("val")
+    sizes = held.shape if isinstance(held, torch.Tensor) else (held,)
+    return [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
+
+
+def _symbols_of(node: Node) -> list[Any]:
+    return sorted({symbol for expr in _sizes(node) for symbol in expr.free_symbols}, key=str)
+
+
+def _shown_by(node: Node) -> list[Any]:
+    """The symbols that are a size, or a divisor of one: what compilers read from what they are given."""
+    return [next(iter(e.free_symbols)) for e in _sizes(node) if e.is_symbol or (e.is_Mul and _is_multiple(e))]
+
+
+def _is_multiple(product: Any) -> bool:
+    return len(product.args) == 2 and product.args[0].is_Integer and product.args[1].is_symbol
+
+
+def _source(symbol: Any, placeholders: Sequence[Node], found: dict[Any, Node]) -> Node | None:
+    """An input of the graph that is the symbol, or a new node that reads it from the sizes of one."""
+    for node in placeholders:
+        sizes = _sizes(node)
+        if symbol in found or symbol not in sizes:
+            continue
+        if not isinstance(node.meta["val"], torch.Tensor):
+            found[symbol] = node
+            continue
+        dim = [s.node.expr if isinstance(s, torch.SymInt) else s for s in node.meta["val"].shape].index(symbol)
+        with node.graph.inserting_after(placeholders[-1]):
+            found[symbol] = read = node.graph.call_function(torch.ops.aten.sym_size.int, (node, dim))
+        read.meta["val"] = node.meta["val"].shape[dim]
+    return found.get(symbol)
 
 
 def _replace(node: Node, value: Any) -> None:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import torchmux
+from torchmux.backends.native.compiler import Native
 
 PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[int, int, int], tuple[int, ...]]]] = {
     "group norm": (lambda x: F.group_norm(x, 4) * 2, lambda a, b, c: (a, 4 * b, c + 1, c + 3)),
@@ -72,3 +73,30 @@ def test_what_is_the_same_for_no_elements_is_not_read() -> None:
     compiled = torchmux.compile(function, backend="native", fullgraph=True, dynamic=True)
     for sizes in ((2, 3, 4), (2, 3, 0), (5, 1, 0)):
         assert compiled(torch.randn(sizes)).shape == (*sizes[:-1], 3 * sizes[-1])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_part_behind_torch_is_given_the_sizes_that_its_inputs_do_not_show(training, monkeypatch) -> None:
+    """All that the part takes is as long as what a convolution has made, a quotient of the input's size."""
+    supports = Native.supports
+
+    def without_erfinv(native: Native, node: torch.fx.Node) -> Any:
+        return "torch has it" if node.target is torch.ops.aten.erfinv.default else supports(native, node)
+
+    monkeypatch.setattr(Native, "supports", without_erfinv)
+    convolution = torch.nn.Conv1d(2, 3, 3, stride=2, padding=1)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = torch.erfinv(torch.tanh(convolution(x)) / 2)
+        return torch.softmax(y, -1) * y.shape[-1]
+
+    compiled = torchmux.compile(function, backend="native", dynamic=True)
+    for length in (10, 11, 16):
+        x = torch.randn(2, 2, length, requires_grad=training)
+        found, expected = compiled(x), function(x)
+        torch.testing.assert_close(found, expected)
+        if training:
+            gradients = (torch.autograd.grad(y.square().sum(), x)[0] for y in (found, expected))
+            torch.testing.assert_close(*gradients)
+    left = [each.op for each in torchmux.report(compiled).fallbacks]
+    assert set(left) == {"aten.erfinv.default"}
