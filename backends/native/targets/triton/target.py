@@ -58,6 +58,11 @@ _WORTH_A_COPY = 256
 """A product of so many rows, columns and terms takes longer than copying its operands."""
 
 
+def _is_turned(matrix: Value) -> bool:
+    """Whether the elements of a column lie side by side in memory."""
+    return matrix.place is not None and type(matrix.place.strides[0]) is int and matrix.place.strides[0] == 1
+
+
 class Triton(Target):
     name = "triton"
     device_type = "cuda"
@@ -77,13 +82,14 @@ class Triton(Target):
         large = len(extents) == 4 and all(s is not None and s >= _WORTH_A_COPY for s in usual)
         if not large or not _multiplied_by_tensor_cores(left.dtype):
             return 1
-        # The number of rows does not matter, unless they are the columns of what lies in memory.
-        turned = left.place is not None and left.place.strides[0] == 1
-        matter = extents if turned else extents[1:]
-        if not all(type(s) is int for s in matter):
-            return 1
         unit = _PIECE // left.dtype.itemsize
-        return unit if any(s % unit for s in matter) else 1
+        turned, by_columns = map(_is_turned, (left, right))
+        side_by_side = left.sizes[0 if turned else 1], right.sizes[0 if by_columns else 1]
+        if any(type(s) is not int for s in side_by_side):
+            return 1
+        # The number of rows does not matter, unless they are the columns of what lies in memory.
+        matter = extents if turned else extents[1:]
+        return unit if any(type(s) is int and s % unit for s in matter) else 1
 
     def chooses_parts(self, parts: Sequence[Value]) -> bool:
         """A kernel for each part takes longer to start than small parts to copy, and what is computed stays out of

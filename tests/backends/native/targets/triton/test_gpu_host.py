@@ -266,6 +266,17 @@ def test_a_matrix_of_any_number_of_rows_has_odd_columns(made, rows, is_odd) -> N
     assert ("mm_in_rows" in host) == is_odd
 
 
+def test_gradients_of_a_matrix_of_any_number_of_rows_have_odd_columns(made) -> None:
+    """One of them sums over the rows, however many there are."""
+
+    def gradients(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        grown = torch.relu(x @ w.t())
+        return grown @ w, grown.t() @ x
+
+    host = made(gradients, (264, 256), (513, 256), dynamic=(0, 0)).head["python"]
+    assert host.count("ops.torchmux.mm_in_rows.default(") == 3
+
+
 @pytest.mark.parametrize(("capability", "expected"), [(75, 0), (80, 0), (90, 1), (100, 1)])
 def test_products_are_finished_where_the_model_fits(made, monkeypatch, capability, expected) -> None:
     """Other GPUs than Hopper's and later ones leave them to the library, unless it is measured."""
