@@ -88,3 +88,56 @@ def test_autocast_on_the_gpu():
         found = torchmux.compile(fn, backend=backend, fullgraph=True)(x)
         assert found.dtype == torch.bfloat16
         assert torch.equal(found, fn(x))
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_weights_are_cast_together(mode):
+    """Training in regions of autocast, in one of which a weight changes between two calls: eager keeps its cast."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8)
+    )
+    model = model.cuda()
+    twin = copy.deepcopy(model)
+    compiled = torchmux.compile(twin, backend="native", mode=mode)
+    x = torch.randn(16, 64, device="cuda")
+
+    def step(run, weights, changes):
+        optimizer = torch.optim.SGD(weights.parameters(), lr=0.1)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            losses = [run(x).float().square().mean()]
+            if changes:
+                with torch.no_grad():
+                    weights[0].weight.mul_(4)
+                losses.append(run(x).float().square().mean())
+        sum(losses).backward()
+        optimizer.step()
+        return [loss.item() for loss in losses] + [float(p.grad.norm()) for p in weights.parameters()]
+
+    for number in range(6):
+        expected, found = step(model, model, number == 4), step(compiled, twin, number == 4)
+        torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=0.02, atol=0.002)
+        for each in (model, twin):
+            each.zero_grad()
+    assert not torchmux.report(compiled).fallbacks
+
+
+def test_a_recording_of_the_program_has_its_own_casts():
+    """The program records a CUDA graph of its own around compiled code."""
+    layer = torch.nn.Linear(64, 64, device="cuda")
+    compiled, x = torchmux.compile(layer, backend="native"), torch.randn(16, 64, device="cuda")
+
+    def run():
+        with torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
+            return compiled(x)
+
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = run()
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    graph.replay()
+    torch.testing.assert_close(found, run(), rtol=0.02, atol=0.02)
