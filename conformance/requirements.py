@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from packaging.requirements import Requirement
 
 from torchmux.registry.names import JOINT, members_of
@@ -70,6 +71,19 @@ class Expected:
             return False
 
 
+WITH_CUDA = (
+    Expected(
+        "life/process/training_in_a_copy",
+        "Where torch is built for CUDA and sees no GPU, its fake tensors end training in copies of the process.",
+        "tests/conformance/upstream/torch_training_in_a_copy.py",
+        "torch>=2.11,<2.16",
+        only=r"\[1\]\[0\]: str, eager has Tensor",
+        device="cpu",
+    ),
+)
+"""Failures that are known of each backend, if torch is built for CUDA: cases on a CPU see no GPU."""
+
+
 class Requirements:
     """The claims of a backend; a third party derives a class from it and overrides what differs.
 
@@ -104,7 +118,8 @@ class Requirements:
     """Parts of the lines that the backend's libraries write to standard errors."""
 
     files: Sequence[str] = ()
-    """Names of what the backend's libraries keep in the home folder; common folders of caches need no mention."""
+    """Names of what the backend's libraries keep in the home folder, and how those of temporary files begin; common
+    folders of caches need no mention."""
 
     least_share: float = 0.0
     """The share of operators, from 0 to 1, below which a correct case counts as unsupported.
@@ -168,7 +183,8 @@ class Requirements:
 
     def expectation(self, case: Case) -> Expected | None:
         """Why ``case`` is expected to fail, if it is."""
-        return next((e for e in self.expected if e.applies(case, self.device)), None)
+        known = (*self.expected, *(WITH_CUDA if torch.backends.cuda.is_built() else ()))
+        return next((e for e in known if e.applies(case, self.device)), None)
 
 
 def requirements_from(named: str, backend: str | None = None, options: Mapping[str, Any] | None = None) -> Requirements:

@@ -384,7 +384,7 @@ class Worker:
             if self._stop.is_set():
                 return
             raise RuntimeError(f"a worker of the conformance suite failed to start:\n{self._said()}")
-        self._kept_at_home = {*_CACHES_AT_HOME, *ready["files"]}
+        self._files = tuple(ready["files"])
 
     def end_copy(self) -> bool:
         """End the copy that runs cases; False if there are no copies, or the process that makes them is gone."""
@@ -452,9 +452,11 @@ class Worker:
             return Outcome.MISMATCH, f"its process prints at its end: {said[:300]}"
         if left := sorted(os.listdir(self.folder)):
             return Outcome.MISMATCH, f"its process leaves files in the current folder: {', '.join(left)[:300]}"
-        if left := sorted(name for name in os.listdir(self._temporary or self.folder) if not name.startswith(_CACHES)):
+        kept = (*_CACHES, *self._files)
+        if left := sorted(name for name in os.listdir(self._temporary or self.folder) if not name.startswith(kept)):
             return Outcome.MISMATCH, f"its process leaves temporary files: {', '.join(left)[:300]}"
-        if left := sorted(name for name in os.listdir(self._home or self.folder) if name not in self._kept_at_home):
+        at_home = (*_CACHES_AT_HOME, *self._files)
+        if left := sorted(name for name in os.listdir(self._home or self.folder) if name not in at_home):
             return Outcome.MISMATCH, f"its process leaves files in the home folder: {', '.join(left)[:300]}"
         if left := self._left_in_shared_memory():
             return Outcome.MISMATCH, f"its process leaves shared memory: {', '.join(left)[:300]}"

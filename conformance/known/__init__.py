@@ -47,11 +47,13 @@ class Native(Requirements):
 
 
 class Onnxrt(Requirements):
-    """ONNX Runtime on a CPU, which writes an error to standard errors before it raises it."""
+    """ONNX Runtime on a CPU, which writes an error to standard errors before it raises it; 1.30 keeps a log."""
 
     backend = "onnxrt"
     says = ("[E:onnxruntime:", "\x1b[m")
+    files = ("mat-debug-",)
     expected = (
+        CUMULATIVE,
         DATA,
         Expected(
             "semantics/numbers/nan_in_pooling",
@@ -138,7 +140,7 @@ class Tvm(Requirements):
     says = ("/project/",)
     sets = ("TVM_BIND_THREADS", "TVM_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "sys hooks", "import hooks",
             "actions of signals", "functions of inspect")  # fmt: skip
-    expected = (DATA, *_plain_sums("TVM", "apache-tvm>=0.25,<0.28", "mobilevitv2", "dpt", "sew")) + tuple(
+    expected = (CUMULATIVE, DATA, *_plain_sums("TVM", "apache-tvm>=0.25,<0.28", "mobilevitv2", "dpt", "sew")) + tuple(
         Expected(f"semantics/{case}", why)
         for case, why in (
             ("accuracy/roundings_float64", "To be mended: float64 functions have constants of less precision."),

@@ -1,10 +1,22 @@
-"""What torch itself does under each backend that traces with it, and where the scripts are that show known failures."""
+"""What torch itself does under each backend that traces with it, where the scripts are that show known failures, and
+the words of differences."""
 
 from __future__ import annotations
 
 from ..requirements import Expected
 
 SCRIPTS = "tests/conformance/upstream/"
+
+# How the words of differences begin.
+STRIDES = r"(\[.*\]: strides |call\[\d+\]\['strides'\])"
+RAISED = r"(\[.*\]|call\[\d+\]\['raised'\]): 'RuntimeError', eager has 'IndexError'"
+SHARES = r"(\[.*\]: shares memory |call\[\d+\]\['(shares memory with|is an input)'\])"
+FAILS = "CompilationFailed: inductor raised InductorError"
+
+
+def results(*numbers: int) -> str:
+    """How the words of a difference in one of these results begin."""
+    return rf"\[({'|'.join(map(str, numbers))})\]: "
 
 
 CUMULATIVE = Expected(

@@ -10,12 +10,12 @@ The map, by topic:
 * ``distributed``: distributed tensors, and what torch's distributed wrappers tell about a call
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
 * ``fake_results``: operators whose fake results have other dtypes than their real ones, or that refuse some dtypes
+* ``fake_layouts``: operators whose fake results have other strides than their real ones
 * ``shape_env``: symbolic sizes and what is known of them
 * ``modes``: grad mode, autocast, dispatch and function modes, default devices
 * ``operators``: overloads, schemas, kernels by dispatch key; operators that take functions or graphs
-* ``c_functions``: functions in C that programs call through torch's Python functions
+* ``library``: functions in C that programs call through torch's Python functions; graph modules, pytrees
 * ``functorch``: transforms of functions
-* ``python_library``: graph modules, distributions, pytrees
 * ``memory``: where the contents of tensors lie
 * ``aot``: AOTAutograd, and ``short_passes``: its passes without what most graphs do not need
 * ``torch_compile``: torch's own compiler, and what a program has told it
@@ -51,19 +51,6 @@ from .aot import (
     modules_without_code,
     written_inputs,
 )
-from .c_functions import (
-    SDPBackend,
-    VariableFunctions,
-    c_operator_modules,
-    c_torch,
-    custom_device_name,
-    disabled_torch_function,
-    get_tracing_state,
-    group_tensors_by_device_and_dtype,
-    infer_size,
-    log_api_usage_once,
-    tracing_questions,
-)
 from .distributed import (
     Buckets,
     Distribution,
@@ -73,7 +60,8 @@ from .distributed import (
     is_mesh,
     is_placement,
 )
-from .fake_results import ROWS_RESIZED, correct, strides_of_sum, suggested_layout
+from .fake_layouts import ROWS_RESIZED, strides_of_sum, suggested_layout
+from .fake_results import correct
 from .fake_tensors import (
     active_fake_mode,
     fake_tensor_errors,
@@ -107,6 +95,23 @@ from .frame_hook import (
     set_eval_frame,
 )
 from .functorch import are_transforms_active, beneath_functionalization, is_batched, is_functorch_active
+from .library import (
+    SDPBackend,
+    VariableFunctions,
+    broadcast_dims,
+    c_operator_modules,
+    c_torch,
+    calls_forward_alone,
+    custom_device_name,
+    disabled_torch_function,
+    distribution_checks,
+    get_tracing_state,
+    group_tensors_by_device_and_dtype,
+    infer_size,
+    log_api_usage_once,
+    pytree,
+    tracing_questions,
+)
 from .memory import (
     addresses_equal,
     copied_together,
@@ -175,7 +180,6 @@ from .operators import (
     tag_checkpoint,
     while_loop,
 )
-from .python_library import broadcast_dims, calls_forward_alone, distribution_checks, pytree
 from .shape_env import (
     as_python,
     assumptions,

@@ -439,7 +439,14 @@ def _resized(op: Any, image: Tensor, *how: Any) -> Any:
 def _one_hot(x: Tensor, classes: int = -1) -> Tensor:
     op = torch.ops.aten.one_hot.default
     formula = internals.python_kernels(op).get(internals.DispatchKey.CompositeImplicitAutograd)
-    made = op.decompose(x, classes) if formula is None else formula(x, classes)  # before torch 2.13, C++ has it
+    if formula is None:  # before torch 2.13, C++ has it, without checks where it is traced
+        if classes != -1:
+            check = torch.ops.aten._assert_async.msg
+            check((x >= 0).all(), "Class values must be non-negative.")
+            check((x < classes).all(), "Class values must be smaller than num_classes.")
+        made = op.decompose(x, classes)
+    else:
+        made = formula(x, classes)
     return made if made is NotImplemented else made.contiguous()  # it may be kept whole
 
 

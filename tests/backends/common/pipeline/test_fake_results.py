@@ -5,6 +5,7 @@ The quick part looks at half precision, where they differ most; ``-m slow`` at a
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 import torchmux
 from torchmux.conformance.operators import opinfo
 from torchmux.torch_internals import ROWS_RESIZED, fake_results, new_fake_mode
-from torchmux.torch_internals.fake_results import LAYOUTS, correct
+from torchmux.torch_internals.fake_layouts import LAYOUTS
+from torchmux.torch_internals.fake_results import correct
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -175,8 +177,10 @@ _OTHERS: dict[str, tuple[Any, ...]] = {  # what they take besides tensors, whose
 _ORDERS = ((0, 1, 2, 3), (0, 1, 3, 2), (0, 2, 3, 1), (3, 0, 1, 2))
 
 
+_PADS = [op for op in LAYOUTS if "_pad" in op._schema.name and "backward" not in op._schema.name]
 _OF_TENSORS = LAYOUTS.keys() - {
     torch.ops.aten.native_group_norm.default, torch.ops.aten.max_unpool2d.default, *ROWS_RESIZED,
+    *(op for op in LAYOUTS if "_pad" in op._schema.name or "_fft" in op._schema.name),
 }  # fmt: skip
 
 
@@ -192,6 +196,37 @@ def test_layouts(op: Any) -> None:
         with mode:
             fake = op(*tree_map_only(torch.Tensor, mode.from_tensor, given))
         assert not _difference(tree_flatten(fake)[0], tree_flatten(real)[0]), orders
+
+
+def _same_layout(program: Any, *given: torch.Tensor) -> bool:
+    mode = correct(new_fake_mode())
+    with mode:
+        fake = program(*map(mode.from_tensor, given))
+    return fake.stride() == program(*given).stride()
+
+
+@pytest.mark.parametrize("order", _ORDERS, ids=str)
+def test_transforms(order: tuple[int, ...]) -> None:
+    """What a Fourier transform leaves comes first in memory; torch 2.11 says otherwise."""
+    x = _laid_out(order)
+    for dims in ((0,), (1,), (3,), (0, 2), (2, 0), (1, 3, 2)):
+        for name in ("fftn", "rfftn", "ihfftn", "irfftn", "ifftn"):
+            given = torch.complex(x, x) if name == "irfftn" else x
+            transform = functools.partial(getattr(torch.fft, name), dim=dims)
+            assert _same_layout(transform, given), (name, dims)
+
+
+@pytest.mark.parametrize("op", _PADS, ids=str)
+def test_pads(op: Any) -> None:
+    """Images in channels last stay so around edges, and so do their gradients."""
+    sizes, pads = ((2, 4, 5, 6), [1, 2, 0, 1]) if "2d" in str(op) else ((2, 4, 5, 3, 4), [1, 2, 0, 1, 1, 1])
+    last = torch.channels_last if len(sizes) == 4 else torch.channels_last_3d
+    backward = getattr(torch.ops.aten, f"{op._opname}_backward")
+    for x in (torch.randn(sizes), torch.randn(sizes).contiguous(memory_format=last)):
+        assert _same_layout(lambda x: op(x, pads), x)
+        for layout in (torch.contiguous_format, last):
+            slope = op(x, pads).contiguous(memory_format=layout)
+            assert _same_layout(lambda slope, x: backward(slope, x, pads), slope, x)
 
 
 @pytest.mark.parametrize("sizes", [(2, 6, 5), (2, 6, 4, 5), (2, 6, 3, 4, 5)])

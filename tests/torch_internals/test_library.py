@@ -1,4 +1,4 @@
-"""What torch's Python library keeps to itself."""
+"""What torch's library keeps to itself, in Python."""
 
 from __future__ import annotations
 
