@@ -159,6 +159,12 @@ def test_size_range() -> None:
         assert size % 5 == 0
         assert ti.factor_of(env, symbol) == 5
         assert ti.ranges_of(size) != {name: text}
+    context = StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+    rows, width = mode.from_tensor(torch.ones(6, 8), symbolic_context=context, source=_named_source()).shape
+    part = (rows * width * width) // (2 * rows * width)  # as a view of pairs says it
+    assert width % part == 0
+    assert width // part == 2
+    assert ti.factor_of(width.node.shape_env, width.node.expr) == 2
     env = mode.shape_env
     number = env.create_symbol(
         -2, _named_source(), DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True
