@@ -221,7 +221,7 @@ class _Listed(internals.TorchDispatchMode):
         if not self.is_known:
             return None
         fixed, work, traffic = 0.0, 0.0, 0.0
-        unknown &= not any("linalg" in name for name, *_ in self.ran)  # with the cube of sizes that others are passed by
+        unknown &= not any("linalg" in name for name, *_ in self.ran)  # whose time grows with the cube of the size
         for name, dtype, elements, by_rows in self.ran:
             if name in _VIEWS:
                 fixed += _VIEW

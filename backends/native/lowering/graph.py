@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
+from collections.abc import Iterable, Set
 from typing import Any
 
 import torch
@@ -135,6 +137,16 @@ def _multiple(value: Index) -> tuple[str, int] | None:
     return (only.key, factor) if isinstance(only, index.Size) and factor > 0 else None
 
 
+def _told_by(extents: Iterable[Any]) -> set[Any]:
+    """Symbols of which a size or a stride is a multiple, or a part without a remainder."""
+    sizes, found = SymbolicSizes(), set()
+    for extent in extents:
+        with contextlib.suppress(Unsupported):
+            if isinstance(extent, torch.SymInt) and (multiple := _multiple(sizes(extent))) is not None:
+                found.add(sizes.seen[multiple[0]])
+    return found
+
+
 def lower(gm: GraphModule, forms: Forms, *, padded: bool = False, own_products: bool = True) -> Program:
     """The program of ``gm``, an ATen graph with ``meta["val"]`` on its nodes, for a target that has ``forms``.
 
@@ -200,7 +212,10 @@ class _Lowering:
     # --- inputs and outputs ---------------------------------------------------------------------------------------
 
     def _name_numbers(self) -> None:
-        """Find out which numbers among the inputs are symbols, tell one, or have to be taken as they are."""
+        """Find out which numbers among the inputs are symbols, tell one, or have to be taken as they are.
+
+        So has a size whose symbols nothing tells: what a forward pass saves of images as rows has their pixels alone.
+        """
         inputs = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
         found = [n.meta.get("val") for n in inputs]
         extents = [e for v in found if isinstance(v, torch.Tensor) for e in (*v.shape, *v.stride())]
@@ -213,6 +228,17 @@ class _Lowering:
                 known |= number.node.expr.free_symbols
             else:
                 self.size.given[number.node.expr] = node.name
+        known |= _told_by(extents)
+        for node, value in zip(inputs, found, strict=True):
+            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                if isinstance(size, torch.SymInt) and not self._is_told(size.node.expr, known):
+                    self.size.given[size.node.expr] = f"{node.name}_size_{dim}"
+
+    def _is_told(self, expr: Any, known: Set[Any]) -> bool:
+        """Whether an expression follows from known symbols, and from what is taken as it is."""
+        if expr.is_number or expr in known or expr in self.size.given:
+            return True
+        return bool(expr.args) and all(self._is_told(part, known) for part in expr.args)
 
     def _input(self, node: Node) -> Any:
         fake = node.meta["val"]

@@ -255,7 +255,7 @@ _run("pearson-f64", _pearson, T(1009, 127, dtype=f64), T(1009, 127, dtype=f64))
 _run("calibration", _calibration, T(2003, 101), T(2003, dtype=i64, low=0, high=100))
 _run("r2-score", lambda p, t: 1 - (t - p).square().sum(0) / (t - t.mean(0)).square().sum(0), T(5003, 7), T(5003, 7))
 _run("ndcg", lambda s, r: ((2.0 ** r.gather(1, s.argsort(1, descending=True)) - 1)
-     / torch.log2(torch.arange(s.shape[1]) + 2.0)).sum(1), T(127, 61), T(127, 61, dtype=i64, low=0, high=4))  # fmt: skip
+     / torch.log2(torch.arange(s.shape[1]) + 2)).sum(1), T(127, 61), T(127, 61, dtype=i64, low=0, high=4))  # fmt: skip
 
 
 # --- graphs and recommendations ---------------------------------------------------------------------------------------

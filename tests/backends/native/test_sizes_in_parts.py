@@ -72,3 +72,18 @@ def test_what_is_the_same_for_no_elements_is_not_read() -> None:
     compiled = torchmux.compile(function, backend="native", fullgraph=True, dynamic=True)
     for sizes in ((2, 3, 4), (2, 3, 0), (5, 1, 0)):
         assert compiled(torch.randn(sizes)).shape == (*sizes[:-1], 3 * sizes[-1])
+
+
+def test_a_backward_pass_that_sees_only_a_product_of_sizes() -> None:
+    """Images as rows: the forward pass saves rows of ``k * k`` pixels, and nothing else tells ``k``."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x.flatten(1).tanh() @ w).relu()
+
+    compiled = torchmux.compile(function, backend="native", fullgraph=True, dynamic=True)
+    for count, k in ((8, 6), (5, 9), (2, 3)):
+        inputs = torch.randn(count, 2, k, k, requires_grad=True), torch.randn(2 * k * k, 7, requires_grad=True)
+        expected = torch.autograd.grad(function(*inputs).sin().sum(), inputs)
+        torch.testing.assert_close(torch.autograd.grad(compiled(*inputs).sin().sum(), inputs), expected)
+    report = torchmux.report(compiled)
+    assert report.graph_count == 1 and not report.fallbacks
