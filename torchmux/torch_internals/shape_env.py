@@ -97,6 +97,18 @@ def least_of(shape_env: Any, expr: Any) -> int | None:
     return int(lower) if lower >= 0 and lower.is_finite else None
 
 
+def least_size(shape_env: Any, expr: Any) -> int:
+    """The least value that a size of a tensor is known to have: it is not negative, and guards say what else it is not.
+
+    Whatever asked whether the tensor has elements, or more than one in a dimension, left such a guard.
+    """
+    least = least_of(shape_env, expr) or 0
+    others = {g.expr.args[1] for g in shape_env.guards if type(g.expr).__name__ == "Unequality" and g.expr.lhs == expr}
+    while any(other.is_Integer and other == least for other in others):
+        least += 1
+    return least
+
+
 def usual_of(shape_env: Any, expr: Any) -> int | None:
     """What an expression of symbols was in the first call; None if it depends on data."""
     known = shape_env.backed_var_to_val if hasattr(shape_env, "backed_var_to_val") else shape_env.var_to_val

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 import torchmux
 
+_WINDOWS = torch.randn(5, 2, 3, 3)
 PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[int, int, int], tuple[int, ...]]]] = {
     "group norm": (lambda x: F.group_norm(x, 4) * 2, lambda a, b, c: (a, 4 * b, c + 1, c + 3)),
     "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2) * 2, lambda a, b, c: (a, 4 * b, c, c + 1)),
@@ -24,6 +25,14 @@ PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[int,
         lambda a, b, c: (a, 3, 4 * b + 1, 4 * c + 2),
     ),
     "heads": (lambda x: x.unflatten(2, (8, -1)).transpose(1, 2).contiguous(), lambda a, b, c: (a, b, 8 * c)),
+    "places of windows": (
+        lambda x: F.conv2d(F.pad(x, (1, 1, 1, 1)), _WINDOWS, stride=2).flatten(2).transpose(1, 2).sigmoid(),
+        lambda a, b, c: (a, 2, 2 * b + 3, 2 * b + 3),
+    ),
+    "places of windows over places": (
+        lambda x: F.max_pool2d(F.avg_pool2d(x, 3, 2), 2, 1).flatten(2).softmax(-1),
+        lambda a, b, c: (a, c, 2 * b + 5, 2 * c + 5),
+    ),
     "interleaved": (lambda x: torch.stack((x, x * 2, x + 1), -1).flatten(-2), lambda a, b, c: (a, b, c)),
 }
 SIZES = ((2, 3, 4), (3, 5, 2), (2, 2, 7), (5, 2, 9))
