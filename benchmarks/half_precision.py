@@ -1,9 +1,10 @@
 """Models of ``transformers`` in bfloat16 and under autocast: eager, torch's Inductor and the native backend in turns.
 
-    python benchmarks/half_precision.py [ROW ...] [--seconds N] [--engines NAME ...] [--threads N]
+    python benchmarks/half_precision.py [ROW ...] [--seconds N] [--engines NAME ...] [--threads N] [--dynamic]
 
-A row is ``model/kind/mode``: a model of few layers in its usual widths, with random weights; ``autocast`` or
-``bfloat16``; ``infer`` or ``train`` (forward and backward).  Under autocast the program enters the region, and what is
+A row is ``model/kind/mode``: a model of few layers in its usual widths, with random weights; ``autocast``,
+``bfloat16`` or, where it is asked for, ``float32``; ``infer`` or ``train`` (forward and backward).  ``--dynamic``
+compiles with ``dynamic=True``.  Under autocast the program enters the region, and what is
 compiled is the model in it.  Columns: milliseconds (the least of all turns; processor time with one thread), how many
 times longer Inductor and eager take than native, and the largest error against float64 as a multiple of eager's.
 
@@ -65,6 +66,11 @@ def whisper() -> tuple[Any, dict[str, torch.Tensor]]:
     return transformers.WhisperModel(config), {"input_features": torch.randn(1, 80, 600), "decoder_input_ids": words}
 
 
+def swin() -> tuple[Any, dict[str, torch.Tensor]]:
+    model = transformers.SwinModel(transformers.SwinConfig(depths=[1, 1, 1, 1], drop_path_rate=0.0))
+    return model, {"pixel_values": torch.randn(1, 3, 224, 224)}
+
+
 def resnet50() -> tuple[Any, dict[str, torch.Tensor]]:
     model = transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=100))
     return model, {"pixel_values": torch.randn(1, 3, 224, 224)}
@@ -77,7 +83,7 @@ def resnet18() -> tuple[Any, dict[str, torch.Tensor]]:
     return transformers.ResNetForImageClassification(config), {"pixel_values": torch.randn(2, 3, 112, 112)}
 
 
-MODELS = {f.__name__: f for f in (bert, vit, llama, gpt2, whisper, resnet50, resnet18)}
+MODELS = {f.__name__: f for f in (bert, vit, llama, gpt2, whisper, swin, resnet50, resnet18)}
 ROWS = [
     f"{model}/{kind}/{mode}"
     for mode in MODES
@@ -90,13 +96,15 @@ ROWS = [
 class Side:
     """A model under one engine."""
 
-    def __init__(self, engine: str, model: Any, inputs: dict[str, Any], training: bool, autocasts: bool) -> None:
+    def __init__(
+        self, engine: str, model: Any, inputs: dict[str, Any], training: bool, autocasts: bool, dynamic: bool | None
+    ) -> None:
         self.model, self.inputs, self.training, self.autocasts = model, inputs, training, autocasts
         self.function = model
         if engine == "inductor":
-            self.function = torch.compile(model)
+            self.function = torch.compile(model, dynamic=dynamic)
         elif engine == "native":
-            self.function = torchmux.compile(model, backend="native")
+            self.function = torchmux.compile(model, backend="native", dynamic=dynamic)
 
     def call(self) -> list[torch.Tensor | None]:
         """The result, or the gradients of all parameters; of those without one, eager has None and others zeros."""
@@ -121,7 +129,7 @@ def largest_error(got: list[torch.Tensor | None], exact: list[torch.Tensor | Non
     return max(float((g.double() - e).abs().max()) / max(float(e.abs().max()), 1e-3 * whole) for g, e in pairs)
 
 
-def measure(row: str, engines: list[str], seconds: float) -> dict[str, float]:
+def measure(row: str, engines: list[str], seconds: float, dynamic: bool | None) -> dict[str, float]:
     """Milliseconds of each engine, and native's error."""
     name, kind, mode = row.split("/")
     training, autocasts = mode == "train", kind == "autocast"
@@ -131,10 +139,11 @@ def measure(row: str, engines: list[str], seconds: float) -> dict[str, float]:
 
     def side(engine: str, dtype: torch.dtype, autocasts: bool) -> Side:
         given = {k: v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
-        return Side(engine, copy.deepcopy(model).to(dtype), given, training, autocasts)
+        return Side(engine, copy.deepcopy(model).to(dtype), given, training, autocasts, dynamic)
 
     exact = side("eager", torch.float64, False).call()
-    sides = {engine: side(engine, torch.float32 if autocasts else torch.bfloat16, autocasts) for engine in engines}
+    dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
+    sides = {engine: side(engine, dtype, autocasts) for engine in engines}
     errors = {engine: largest_error(each.call(), exact) for engine, each in sides.items()}
     for each in sides.values():
         each.call()
@@ -158,13 +167,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0, help="for each row, first calls excluded")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dynamic", action="store_true", help="compile with dynamic=True")
     args = parser.parse_args()
     engines = list(dict.fromkeys(["eager", *args.engines, "native"]))
     torch.set_num_threads(args.threads)
     print(f"{'':26}" + "".join(f"{name:>10}" for name in (*engines, "ind./n.", "eager/n.", "error")))
     ratios: dict[str, list[float]] = {engine: [] for engine in engines if engine != "native"}
     for row in args.rows:
-        found = measure(row, engines, args.seconds)
+        found = measure(row, engines, args.seconds, args.dynamic or None)
         for engine, all_of_it in ratios.items():
             all_of_it.append(found[engine] / found["native"])
         cells = [f"{found[engine]:10.2f}" for engine in engines]

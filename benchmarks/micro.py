@@ -3,6 +3,7 @@
     python benchmarks/micro.py [--only PATTERN ...] [--no-inductor] [--baseline FILE] [--profile] [--json FILE]
                                [--resume] [--shard I/N] [--threads N] [--device NAME] [--rounds N] [--list]
                                [--limit SECONDS] [--ahead PROCESSES] [--until SECONDS]
+                               [--dynamic] [--sample N] [--seed SEED]
     python benchmarks/micro.py --summary FILE [FILE ...]
 
 The programs stand in ``small/``, a line each.  Columns: milliseconds of a call (the least of all rounds;
@@ -22,6 +23,8 @@ than 5% slower than eager.
   their host side, as replays of a CUDA graph of one call, where both can be captured.
 * ``--limit`` is how long a program may take, compilation included; ``--until`` how long all may, the rest is left out.
   ``--ahead N`` lets N processes compile the programs first, so that the caches have what the measuring process loads.
+* ``--dynamic`` compiles every program with ``dynamic=True``, with Inductor as with native; ``--sample N`` takes so many
+  of the chosen programs at random, the same for the same ``--seed``.
 * ``--resume`` skips programs whose results are in the file of ``--json``; ``--shard 1/4`` runs every fourth program.
 
 Inductor's compiled code is kept in ``--inductor-cache``, a folder among the temporary files, since it takes 10 to 20 s
@@ -37,6 +40,7 @@ import io
 import json
 import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -44,6 +48,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,14 +252,19 @@ def profile(program: Program, clock: Callable[[], float]) -> Iterator[str]:
     yield from (f"    graph break: {each.message()}" for each in report.breaks)
 
 
-def chosen(patterns: list[str], shard: str) -> list[Program]:
+def chosen(given: argparse.Namespace) -> list[Program]:
     import small
     from small.case import PROGRAMS
 
     small.import_all()
 
-    found = [p for p in PROGRAMS.values() if not patterns or any(fnmatch.fnmatch(p.name, f"*{w}*") for w in patterns)]
-    at, count = (int(n) for n in shard.split("/"))
+    only = given.only or [""]
+    found = [p for p in PROGRAMS.values() if any(fnmatch.fnmatch(p.name, f"*{w}*") for w in only)]
+    if given.sample:
+        found = random.Random(given.seed).sample(found, min(given.sample, len(found)))
+    if given.dynamic:
+        found = [replace(p, dynamic=True) for p in found]
+    at, count = (int(n) for n in given.shard.split("/"))
     return found[at - 1 :: count]
 
 
@@ -332,7 +342,7 @@ def run(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     earlier = json.loads(given.baseline.read_text()) if given.baseline else {}
     engines = ["eager", "native"] if given.no_inductor or given.baseline else ["eager", "inductor", "native"]
     print(f"{'':45}" + "".join(f"{w:>9}" for w in ("eager", "inductor", "native", "/native", "eager/n.")), flush=True)
-    for program in chosen(given.only, given.shard):
+    for program in chosen(given):
         if program.name in results:
             continue
         torch.compiler.reset()
@@ -371,6 +381,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all results to this file, after each program")
     parser.add_argument("--resume", action="store_true", help="skip what the file of --json has")
     parser.add_argument("--shard", default="1/1", metavar="I/N", help="every N-th program, from the I-th on")
+    parser.add_argument("--dynamic", action="store_true", help="compile with dynamic=True")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many programs, at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=9)
@@ -395,7 +408,7 @@ def main() -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", given.inductor_cache)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if given.list:
-        print("\n".join(program.name for program in chosen(given.only, given.shard)))
+        print("\n".join(program.name for program in chosen(given)))
         return
     if given.ahead:
         ahead(given)
@@ -413,6 +426,7 @@ def ahead(given: argparse.Namespace) -> None:
         shard = f"{at + n * count}/{count * given.ahead}"
         arguments = ["--shard", shard, "--rounds", "0", "--device", given.device, "--limit", str(given.limit)]
         arguments += ["--inductor-cache", given.inductor_cache, *(["--only", *given.only] if given.only else [])]
+        arguments += ["--sample", str(given.sample), "--seed", str(given.seed)] + ["--dynamic"] * given.dynamic
         begun.append(
             subprocess.Popen(
                 [sys.executable, __file__, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_MEAN = 1  # of ATen's reductions
+_MEAN, _SUM = 1, 2  # of ATen's reductions
 
 
 def formulas(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
@@ -16,7 +16,7 @@ def formulas(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...,
 
     The formula of the Huber loss promotes its arguments, which the kernel does not; that of the binary cross entropy
     computes something for numbers that are no probabilities, which the kernel refuses; and that of the likelihood of
-    images keeps their layout.
+    images keeps their layout.  There is none of the soft margin's loss.
     """
     aten = torch.ops.aten
     huber, entropy, images = (
@@ -42,9 +42,18 @@ def formulas(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...,
         aten.huber_loss.default: huber_loss,
         aten.binary_cross_entropy.default: binary_cross_entropy,
         aten.nll_loss2d_forward.default: nll_loss2d_forward,
+        aten.soft_margin_loss.default: _soft_margin_loss,
         aten.nll_loss_backward.default: _nll_loss_backward,
         aten.nll_loss2d_backward.default: _nll_loss_backward,
     }
+
+
+def _soft_margin_loss(x: Tensor, target: Tensor, reduction: int = _MEAN) -> Any:
+    """The kernel's steps; it changes a copy of ``x`` in place, which has the layout and the type of ``x``."""
+    if target.shape != x.shape or target.dtype is not x.dtype or reduction not in (_MEAN, _SUM):
+        return NotImplemented
+    each = (-x * target).exp().log1p()
+    return each.mean() if reduction == _MEAN else each.sum()
 
 
 def _nll_loss_backward(

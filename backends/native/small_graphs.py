@@ -14,10 +14,12 @@ The model lists what torch would run, forward and backward, on fake tensors, and
 
 Numbers are microseconds and nanoseconds, fitted to 56 programs from 16 to 65,536 elements and to each operator alone,
 on one core of a Xeon (Sapphire Rapids); those of convolutions and of decompositions of matrices to 64 more.  An
-operator that :data:`_SLOWER` does not name has not been measured, and its graph is compiled.  So is a graph that writes
-to a tensor, has tensors of other devices or of other dtypes, or reads large tensors that do not lie in rows, unless
-these are transposed matrices that are only multiplied, or images in channels last and all is done by pixels.  Sizes
-that are symbolic may be of any value: then fusion must save nothing and no kernel of torch's may be slower.
+operator that :data:`_SLOWER` does not name takes what torch takes if compiled code calls it as well; others have not
+been measured, and their graph is compiled.  So is a graph that writes to a tensor, has tensors of other devices or of
+other dtypes, or reads large tensors that do not lie in rows, unless these are transposed matrices that are only
+multiplied, or images in channels last and all is done by pixels.  Sizes that are symbolic may be of any value: then
+fusion must save nothing and no kernel of torch's may be slower.  Images of such sizes are convolved by torch's library
+in either case.
 """
 
 from __future__ import annotations
@@ -123,6 +125,8 @@ _CALLED = 5.0
 """What compiled code takes for a call of torch's operator in Python, beyond what torch takes for it."""
 
 _ORDERING = frozenset(("cummax", "cummin", "kthvalue", "median", "sort", "topk"))
+_CALL_VARIES = 0.05
+"""By how many nanoseconds an element one call of a library seems slower than the other, from whatever surrounds it."""
 _LIBRARY = _ORDERING | {name for name in _SLOWER if "linalg" in name or name.startswith("convolution")}
 """What compiled code calls in this way."""
 
@@ -157,7 +161,8 @@ def why_torch(gm: GraphModule) -> str | None:
 
 def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[float, float] | None:
     """Microseconds of torch and of compiled code; None if something is in the graph that was not measured."""
-    passes = _Listed(), _Listed(writes=True)
+    in_library = _have_images_of_any_size(gm)
+    passes = _Listed(in_library=in_library), _Listed(in_library=in_library, writes=True)
     with passes[0]:  # ``forward``, as a call of the module prints what raises, such as a write to one of these leaves
         results = [r for r in gm.forward(*inputs) if isinstance(r, torch.Tensor) and r.requires_grad]
     leaves = [v for v in inputs if isinstance(v, torch.Tensor) and v.requires_grad]
@@ -173,18 +178,23 @@ def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[f
             return None
         eager += spent
     ran = [(name, dtype) for listed in passes for name, dtype, *_ in listed.ran]
-    called = sum(name in _LIBRARY or (name in _PRODUCTS and dtype in _HALVES) for name, dtype in ran)
+    called = sum(
+        name in _LIBRARY or any(name in each.called for each in passes) or (name in _PRODUCTS and dtype in _HALVES)
+        for name, dtype in ran
+    )
     return eager, _COMPILED + _COMPILED_GRADIENT * len(leaves) + _CALLED * called
 
 
 class _Listed(internals.TorchDispatchMode):
     """Lists the operators that torch runs in its context, and the elements of the largest tensor of each."""
 
-    def __init__(self, *, writes: bool = False) -> None:
-        """``writes``: what is written to is nobody else's, as in the formulas of gradients."""
+    def __init__(self, *, in_library: bool = False, writes: bool = False) -> None:
+        """``in_library``: no convolution is ours; ``writes``: what is written to is nobody else's, as in the formulas
+        of gradients."""
         super().__init__()
-        self._writes = writes
+        self._in_library, self._writes = in_library, writes
         self.ran: list[tuple[str, torch.dtype | None, int, float]] = []
+        self.called: set[str] = set()
         self.is_known = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -197,10 +207,12 @@ class _Listed(internals.TorchDispatchMode):
         floats = [t.dtype for t in tensors if t.dtype.is_floating_point]
         largest = max(tensors, key=torch.Tensor.numel, default=None)
         if name.startswith("convolution"):
-            self.is_known &= not _is_ours(func, args, kwargs)
+            self.is_known &= self._in_library or not _is_ours(func, args, kwargs)
         if largest is not None and name not in _NOTHING:
             self.is_known &= all(t.device.type == "cpu" for t in tensors) and all(d in _COLUMN for d in floats)
             by_rows = _by_rows(name, func, args, kwargs) if name in _ROWS else 0.0
+            if name not in _SLOWER and _is_called(func):
+                self.called.add(name)
             self.ran.append((name, floats[0] if floats else torch.float32, largest.numel(), by_rows))
         return result
 
@@ -209,20 +221,32 @@ class _Listed(internals.TorchDispatchMode):
         if not self.is_known:
             return None
         fixed, work, traffic = 0.0, 0.0, 0.0
+        unknown &= not any("linalg" in name for name, *_ in self.ran)  # whose time grows with the cube of the size
         for name, dtype, elements, by_rows in self.ran:
             if name in _VIEWS:
                 fixed += _VIEW
                 continue
-            if name not in _SLOWER:
+            if name not in _SLOWER and name not in self.called:
                 return None
             fixed += each + _FIXED.get(name, 0.0)
-            slower = _SLOWER[name][_COLUMN[dtype]]
-            if unknown and (slower > 0 or traffic > 0 or name in _ROWS):
+            is_called = name in _LIBRARY or name in self.called
+            slower = 0.0 if name in self.called else _SLOWER[name][_COLUMN[dtype]]
+            saved = 0.0 if is_called or name in _PRODUCTS else traffic
+            if unknown and (slower > (_CALL_VARIES if is_called else 0) or saved > 0 or name in _ROWS):
                 return math.inf
-            saved = 0.0 if name in _LIBRARY or name in _PRODUCTS else traffic
             work += 1e-3 * (elements * (slower + saved) + by_rows)
             traffic = _TRAFFIC
         return fixed + work
+
+
+def _is_called(op: Any) -> bool:
+    """Whether compiled code calls torch's kernel of ``op``: nothing lowers it, and nothing takes it apart."""
+    from ..common.pipeline.decompose import corrections
+    from .generate import decompositions
+    from .lowering import calls
+
+    apart = decompositions().keys() | corrections().keys()
+    return calls.is_callable(op) and not calls.stays_whole(op) and op not in apart
 
 
 def _by_rows(name: str, op: Any, args: Any, kwargs: Any) -> float:
@@ -256,7 +280,20 @@ def _given(op: Any, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 _BY_PIXELS = frozenset(
-    ("conv2d", "convolution", "relu", "relu_", "sigmoid", "tanh", "silu", "hardswish", "leaky_relu", "relu6", "add")
+    (
+        "conv2d",
+        "conv_transpose2d",
+        "convolution",
+        "relu",
+        "relu_",
+        "sigmoid",
+        "tanh",
+        "silu",
+        "hardswish",
+        "leaky_relu",
+        "relu6",
+        "add",
+    )
 )
 """What takes as long for images in channels last as for others: most of these walk memory as it lies."""
 
@@ -290,6 +327,12 @@ def _is_ours(op: Any, args: Any, kwargs: Any) -> bool:
     apart = not any(given["padding"]) and all(k <= s for k, s in zip(window, steps, strict=True))
     each = given["groups"] != 1 and depth == 1
     return bool(each or given["transposed"] or (given["groups"] == 1 and apart and not is_one))
+
+
+def _have_images_of_any_size(gm: GraphModule) -> bool:
+    """Whether the pixels of a batch of images, or the steps of a sequence, may be of any number."""
+    values = (node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder"))
+    return any(type(n) is not int for v in values if isinstance(v, torch.Tensor) for n in v.shape[2:])
 
 
 def _inputs(gm: GraphModule) -> tuple[list[Any], bool] | None:

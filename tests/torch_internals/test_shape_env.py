@@ -137,7 +137,7 @@ def test_a_symbol_is_made_again_in_another_shape_env() -> None:
         ti.told_symbol(other, other.create_unbacked_symint().node.expr)
 
 
-@checks("size_range", "is_never_negative", "factor_of", "least_of", "ranges_of", "usual_of")
+@checks("size_range", "is_never_negative", "factor_of", "least_of", "least_size", "ranges_of", "usual_of")
 def test_size_range() -> None:
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
@@ -159,6 +159,17 @@ def test_size_range() -> None:
         assert size % 5 == 0
         assert ti.factor_of(env, symbol) == 5
         assert ti.ranges_of(size) != {name: text}
+    context = StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+    rows, width = mode.from_tensor(torch.ones(6, 8), symbolic_context=context, source=_named_source()).shape
+    part = (rows * width * width) // (2 * rows * width)  # as a view of pairs says it
+    assert width % part == 0
+    assert width // part == 2
+    assert ti.factor_of(width.node.shape_env, width.node.expr) == 2
+    places = (rows * width - 9) // 3 + 1
+    assert ti.least_size(width.node.shape_env, places.node.expr) == 0
+    assert places != 0
+    assert places != 1
+    assert ti.least_size(width.node.shape_env, places.node.expr) == 2
     env = mode.shape_env
     number = env.create_symbol(
         -2, _named_source(), DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True

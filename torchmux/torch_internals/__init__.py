@@ -191,6 +191,7 @@ from .shape_env import (
     insert_runtime_asserts,
     is_never_negative,
     least_of,
+    least_size,
     made_number,
     made_symbol,
     named_source,

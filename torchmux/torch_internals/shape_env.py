@@ -97,6 +97,18 @@ def least_of(shape_env: Any, expr: Any) -> int | None:
     return int(lower) if lower >= 0 and lower.is_finite else None
 
 
+def least_size(shape_env: Any, expr: Any) -> int:
+    """The least value that a size of a tensor is known to have: it is not negative, and guards say what else it is not.
+
+    Whatever asked whether the tensor has elements, or more than one in a dimension, left such a guard.
+    """
+    least = least_of(shape_env, expr) or 0
+    others = {g.expr.args[1] for g in shape_env.guards if type(g.expr).__name__ == "Unequality" and g.expr.lhs == expr}
+    while any(other.is_Integer and other == least for other in others):
+        least += 1
+    return least
+
+
 def usual_of(shape_env: Any, expr: Any) -> int | None:
     """What an expression of symbols was in the first call; None if it depends on data."""
     known = shape_env.backed_var_to_val if hasattr(shape_env, "backed_var_to_val") else shape_env.var_to_val
@@ -114,20 +126,21 @@ def factor_of(shape_env: Any, symbol: Any) -> int:
     """
     known = [e.args for e in map(shape_env.replace, shape_env.divisible) if type(e).__name__ in ("Mod", "PythonMod")]
     found = [int(by) for number, by in known if number == symbol and by.is_Integer and by > 0]
-    for part in (by for number, by in known if number == symbol and _is_quotient(by, symbol)):
-        times = type(part)(symbol, part)
-        if any(
-            type(g.expr).__name__ == "Equality" and set(g.expr.args) == {times, part.args[1]} for g in shape_env.guards
-        ):
-            found.append(int(part.args[1]))
+    equal = [set(g.expr.args) for g in shape_env.guards if type(g.expr).__name__ == "Equality"]
+    for part in (by for number, by in known if number == symbol):
+        divisor = _divisor(part, symbol)
+        if divisor is not None and {type(part)(symbol, part), divisor} in equal:
+            found.append(int(divisor))
     return math.lcm(*found)
 
 
-def _is_quotient(expr: Any, number: Any) -> bool:
-    """Whether an expression is ``number`` divided by a positive integer, rounded down."""
-    if type(expr).__name__ != "FloorDiv" or expr.args[0] != number:
-        return False
-    return bool(expr.args[1].is_Integer and expr.args[1] > 0)
+def _divisor(expr: Any, number: Any) -> Any:
+    """The positive integer by which ``number`` is divided in an expression that rounds the quotient down, perhaps with
+    the same positive factors above and below; None if it is another expression."""
+    if type(expr).__name__ != "FloorDiv" or not all(s.is_positive for s in expr.free_symbols):
+        return None
+    divisor = number * expr.args[1] / expr.args[0]
+    return divisor if divisor.is_Integer and divisor > 0 else None
 
 
 def ranges_of(size: Any) -> dict[str, str]:

@@ -10,6 +10,7 @@ From the ground up:
 * ``values`` are tensors while a graph is lowered: shapes with a way to compute any element,
 * ``layout`` says in which order a value lies in memory where nothing prescribes it,
 * ``ordered_loops`` are loops whose order matters: cumulative sums, and writing where data says,
+* ``sizes`` are torch's symbolic sizes as positions, with names for what windows leave of them,
 * ``program`` lists what is computed: statements, calls of torch's operators, and
 * ``products``: products of matrices, convolutions and attention, whoever computes them,
 * ``uses`` tells who reads and writes the buffers of a program,

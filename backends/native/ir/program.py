@@ -32,6 +32,13 @@ class Solved:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A number that follows from sizes that are named before it."""
+
+    value: Index
+
+
+@dataclass(frozen=True)
 class TensorRef:
     """A tensor on a buffer, as an argument of a call or a result, which may be the conjugate of what the buffer has."""
 
@@ -117,8 +124,8 @@ class Program:
         self.inputs: list[Buffer | str] = []  # a symbol's name for a number
         self.items: list[Item] = []
         self.outputs: list[TensorRef | Index] = []
-        # symbol: which input, what of it, divided by what
-        self.symbols: dict[str, tuple[int, Extent | Solved | None, int]] = {}
+        # symbol: which input, what of it, divided by what; or how it follows from symbols before it
+        self.symbols: dict[str, tuple[int, Extent | Solved | None, int] | Computed] = {}
         self.constants: dict[str, Any] = {}  # the name of a buffer: the attribute of the graph that it is
         self.frozen: dict[Buffer, str] = {}  # those whose values are not part of the code: their attributes
         self.packs: dict[Hashable, Buffer] = {}  # what a target makes of constants when the code is loaded

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Set
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
 
 from ..devices import device_of
@@ -19,7 +19,8 @@ from ..ir.forms import Forms
 from ..ir.index import Index
 from ..ir.layout import image_layout
 from ..ir.operations import Unsupported
-from ..ir.program import Extent, Program, Solved, TensorRef
+from ..ir.program import Computed, Extent, Program, Solved, TensorRef
+from ..ir.sizes import SymbolicSizes, multiple, told_by
 from ..ir.values import Place, Value
 from ..rewrites.convolution_operator import CONVOLUTION
 from ..rewrites.decisive import decisive
@@ -34,105 +35,6 @@ OPAQUE = (torch.uint64,)
 
 LONGEST_CHAIN = 48
 """A value is stored once so many operators lead to it since memory was read, because walks of expressions recur."""
-
-
-class SymbolicSizes:
-    """Sizes of torch's symbolic shapes as index expressions; collects the symbols that come up."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, Any] = {}
-        self._symbols: dict[Any, Index] = {}
-        self.given: dict[Any, str] = {}  # expressions that are inputs themselves, and what they are called
-
-    def __call__(self, value: Any) -> Index:
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, torch.SymInt):
-            return self._expression(value.node.expr, value.node.shape_env)
-        raise Unsupported(f"{type(value).__name__} where a size is expected")
-
-    def strides(self, tensor: torch.Tensor) -> tuple[Index, ...]:
-        """The strides of a tensor: torch counts sizes of 0 as 1 there, which matters to none of the elements."""
-        return tuple(
-            self._expression(s.node.expr, s.node.shape_env, stride=True) if isinstance(s, torch.SymInt) else self(s)
-            for s in tensor.stride()
-        )
-
-    def of(self, expr: Any, shape_env: Any) -> Index:
-        """An expression of ``shape_env``."""
-        return self._expression(expr, shape_env)
-
-    def _expression(self, expr: Any, shape_env: Any, stride: bool = False) -> Index:
-        if expr.is_Integer:
-            return int(expr)
-        if expr in self.given:
-            least, usual = internals.least_of(shape_env, expr), internals.usual_of(shape_env, expr)
-            return index.size(self.given[expr], least, usual)
-        if expr.is_Symbol:
-            if expr not in self._symbols:
-                self._symbols[expr] = self._symbol(expr, shape_env)
-            return self._symbols[expr]
-        name = type(expr).__name__
-        if name == "Max" and stride and len(expr.args) == 2 and expr.args[0] == 1:
-            return self._expression(expr.args[1], shape_env, stride)
-        if name in ("Add", "Mul"):
-            parts = [self._expression(a, shape_env, stride) for a in expr.args]
-            result = parts[0]
-            for part in parts[1:]:
-                result = result + part if name == "Add" else result * part
-            return result
-        if name == "Pow" and expr.args[1].is_Integer and int(expr.args[1]) > 0:
-            base = self._expression(expr.args[0], shape_env, stride)
-            return index.product([base] * int(expr.args[1]))
-        if name in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
-            left, right = (self._expression(a, shape_env, stride) for a in expr.args)
-            if index.less(0, right):
-                return index.floordiv(left, right) if name in ("FloorDiv", "CleanDiv") else index.remainder(left, right)
-        if name in ("TruncToInt", "FloorToInt", "CeilToInt") and (scaled := _scaled(expr.args[0])) is not None:
-            number, over, under = scaled
-            whole = self._expression(number, shape_env, stride) * over
-            if index.not_negative(whole):
-                return index.floordiv(whole + (under - 1 if name == "CeilToInt" else 0), under)
-        raise Unsupported(f"the size {expr}")
-
-    def _symbol(self, expr: Any, shape_env: Any) -> Index:
-        """A symbol, as the multiple of a size where that is known: its parts then have no remainders."""
-        # An integer that the user passes is a symbol like a size, and may be an index from the end.
-        least = internals.least_of(shape_env, expr)
-        factor = internals.factor_of(shape_env, expr) if least is not None else 1
-        name = f"{expr}_{factor}" if factor > 1 else str(expr)
-        self.seen[name] = expr
-        usual = internals.usual_of(shape_env, expr)
-        of_parts = least if least is None else -(-least // factor)
-        return index.size(name, of_parts, usual if usual is None else usual // factor) * factor
-
-
-_FINEST = 1 << 12
-"""Integers up to some 2 ** 40 times a float that is a quotient of two numbers up to this are exact in floats."""
-
-
-def _scaled(expr: Any) -> tuple[Any, int, int] | None:
-    """What is scaled, and the factor as a quotient, if ``expr`` is an integer times a float, or by an integer, and that
-    is exact."""
-    if type(expr).__name__ == "IntTrueDiv":
-        number, under = expr.args
-        return (number, 1, int(under)) if under.is_Integer and 0 < under <= _FINEST else None
-    if type(expr).__name__ != "Mul" or len(expr.args) != 2:
-        return None
-    factor, number = expr.args
-    if not factor.is_Float or factor <= 0 or type(number).__name__ != "ToFloat":
-        return None
-    over, under = float(factor).as_integer_ratio()
-    return (number.args[0], over, under) if max(over, under) <= _FINEST else None
-
-
-def _multiple(value: Index) -> tuple[str, int] | None:
-    """The name of a size and a factor, if ``value`` is their product."""
-    if not isinstance(value, index.Ix) or len(value.terms) > 1:
-        return None
-    ((atoms, factor),) = value.terms
-    only = atoms[0] if len(atoms) == 1 else None
-    return (only.key, factor) if isinstance(only, index.Size) and factor > 0 else None
 
 
 def lower(gm: GraphModule, forms: Forms, *, padded: bool = False, own_products: bool = True) -> Program:
@@ -173,6 +75,7 @@ class _Lowering:
     def run(self) -> Program:
         self.program.lays_out_images = _lays_out_images(self.gm.graph)
         self._name_numbers()
+        self.size.name_places(n.meta.get("val") for n in self.gm.graph.nodes)
         for node in self.gm.graph.nodes:
             self.program.current = node
             if node.op == "placeholder" and _is_negative(node.meta.get("val")):
@@ -200,7 +103,10 @@ class _Lowering:
     # --- inputs and outputs ---------------------------------------------------------------------------------------
 
     def _name_numbers(self) -> None:
-        """Find out which numbers among the inputs are symbols, tell one, or have to be taken as they are."""
+        """Find out which numbers among the inputs are symbols, tell one, or have to be taken as they are.
+
+        So has a size whose symbols nothing tells: what a forward pass saves of images as rows has their pixels alone.
+        """
         inputs = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
         found = [n.meta.get("val") for n in inputs]
         extents = [e for v in found if isinstance(v, torch.Tensor) for e in (*v.shape, *v.stride())]
@@ -212,7 +118,18 @@ class _Lowering:
                 self.solved[node] = solved
                 known |= number.node.expr.free_symbols
             else:
-                self.size.given[number.node.expr] = node.name
+                self.size.take(number.node.expr, node.name)
+        known |= told_by(extents)
+        for node, value in zip(inputs, found, strict=True):
+            for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                if isinstance(size, torch.SymInt) and not self._is_told(size.node.expr, known):
+                    self.size.take(size.node.expr, f"{node.name}_size_{dim}")
+
+    def _is_told(self, expr: Any, known: Set[Any]) -> bool:
+        """Whether an expression follows from known symbols, and from what is taken as it is."""
+        if expr.is_number or expr in known or expr in self.size.given:
+            return True
+        return bool(expr.args) and all(self._is_told(part, known) for part in expr.args)
 
     def _input(self, node: Node) -> Any:
         fake = node.meta["val"]
@@ -227,9 +144,9 @@ class _Lowering:
             position = len(self.program.inputs)
             if node in self.solved:
                 (symbol,) = fake.node.expr.free_symbols  # type: ignore[union-attr]
-                name, factor = _multiple(self.size.of(symbol, fake.node.shape_env)) or ("", 1)  # type: ignore[union-attr]
+                name, factor = multiple(self.size.of(symbol, fake.node.shape_env)) or ("", 1)  # type: ignore[union-attr]
             else:
-                name, factor = _multiple(value) or ("", 1)
+                name, factor = multiple(value) or ("", 1)
             if name:
                 self.program.symbols.setdefault(name, (position, self.solved.get(node), factor))
             self.program.inputs.append(name)
@@ -316,9 +233,11 @@ class _Lowering:
         told += [(at, ("size", d), extent) for at, b in buffers for d, extent in enumerate(b.sizes)]
         told += [(at, ("stride", d), stride) for at, b in buffers for d, stride in enumerate(b.strides)]
         for position, extent, value in told:
-            if (multiple := _multiple(value)) is not None:
-                self.program.symbols.setdefault(multiple[0], (position, extent, multiple[1]))
+            if (told_of := multiple(value)) is not None:
+                self.program.symbols.setdefault(told_of[0], (position, extent, told_of[1]))
         missing = [name for name in self.size.seen if name not in self.program.symbols]
+        for name, formula in self.size.places.items():
+            self.program.symbols.setdefault(name, Computed(formula))
         if missing:
             raise Unsupported(f"the size {missing[0]}, which no input has")
 

@@ -17,7 +17,7 @@ from torchmux.config import config
 
 from ..ir.expressions import Buffer
 from ..ir.index import Index
-from ..ir.program import Call, Extent, Need, Program, Solved, TensorRef
+from ..ir.program import Call, Computed, Extent, Need, Program, Solved, TensorRef
 from . import memory
 from .kernel import Kernel
 from .memory import Arena
@@ -37,6 +37,14 @@ class ReadSize:
     input: int
     extent: Extent | Solved | None
     factor: int
+
+
+@dataclass(frozen=True)
+class ComputeSize:
+    """``name`` is what follows from sizes before it."""
+
+    name: str
+    value: Index
 
 
 @dataclass(frozen=True)
@@ -131,8 +139,8 @@ class Return:
 
 
 HostStep = (
-    ReadSize | Require | FitInput | Share | MakeArena | Allocate | TakeOver | Overwrite | Launch | CallOperator
-    | Release | GiveBack | Return
+    ReadSize | ComputeSize | Require | FitInput | Share | MakeArena | Allocate | TakeOver | Overwrite | Launch
+    | CallOperator | Release | GiveBack | Return
 )  # fmt: skip
 
 
@@ -241,7 +249,8 @@ class _Planner:
 
     def run(self) -> Host:
         steps = self.host.steps
-        steps += [ReadSize(name, *where) for name, where in self.program.symbols.items()]
+        for name, found in self.program.symbols.items():
+            steps.append(ComputeSize(name, found.value) if isinstance(found, Computed) else ReadSize(name, *found))
         steps += [Require(need) for need in self.program.needs]
         used = set().union(*self.uses, set())
         steps += [FitInput(b) for b in self.program.inputs if isinstance(b, Buffer) and b in used]

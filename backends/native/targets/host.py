@@ -21,6 +21,7 @@ from ..ir.program import Extent, Solved, TensorRef
 from ..schedule.host import (
     Allocate,
     CallOperator,
+    ComputeSize,
     FitInput,
     GiveBack,
     Host,
@@ -65,6 +66,8 @@ class HostPrinter(ABC):
             case ReadSize(name, at, extent, factor):
                 found = _read(self.parameters[at], extent)
                 return [f"{name} = {found}{f' // {factor}' if factor > 1 else ''}"]
+            case ComputeSize(name, value):
+                return [f"{name} = {text_of(value)}"]
             case Require(need):
                 return [f"if {text_of(need.size)} == 0:", f"    raise {need.error}({need.words!r})"]
             case FitInput():

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 import torchmux
 from torchmux.backends.native.compiler import Native
 
+_WINDOWS = torch.randn(5, 2, 3, 3)
 PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[int, int, int], tuple[int, ...]]]] = {
     "group norm": (lambda x: F.group_norm(x, 4) * 2, lambda a, b, c: (a, 4 * b, c + 1, c + 3)),
     "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2) * 2, lambda a, b, c: (a, 4 * b, c, c + 1)),
@@ -25,6 +26,14 @@ PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[int,
         lambda a, b, c: (a, 3, 4 * b + 1, 4 * c + 2),
     ),
     "heads": (lambda x: x.unflatten(2, (8, -1)).transpose(1, 2).contiguous(), lambda a, b, c: (a, b, 8 * c)),
+    "places of windows": (
+        lambda x: F.conv2d(F.pad(x, (1, 1, 1, 1)), _WINDOWS, stride=2).flatten(2).transpose(1, 2).sigmoid(),
+        lambda a, b, c: (a, 2, 2 * b + 3, 2 * b + 3),
+    ),
+    "places of windows over places": (
+        lambda x: F.max_pool2d(F.avg_pool2d(x, 3, 2), 2, 1).flatten(2).softmax(-1),
+        lambda a, b, c: (a, c, 2 * b + 5, 2 * c + 5),
+    ),
     "interleaved": (lambda x: torch.stack((x, x * 2, x + 1), -1).flatten(-2), lambda a, b, c: (a, b, c)),
 }
 SIZES = ((2, 3, 4), (3, 5, 2), (2, 2, 7), (5, 2, 9))
@@ -100,3 +109,18 @@ def test_a_part_behind_torch_is_given_the_sizes_that_its_inputs_do_not_show(trai
             torch.testing.assert_close(*gradients)
     left = [each.op for each in torchmux.report(compiled).fallbacks]
     assert set(left) == {"aten.erfinv.default"}
+
+
+def test_a_backward_pass_that_sees_only_a_product_of_sizes() -> None:
+    """Images as rows: the forward pass saves rows of ``k * k`` pixels, and nothing else tells ``k``."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x.flatten(1).tanh() @ w).relu()
+
+    compiled = torchmux.compile(function, backend="native", fullgraph=True, dynamic=True)
+    for count, k in ((8, 6), (5, 9), (2, 3)):
+        inputs = torch.randn(count, 2, k, k, requires_grad=True), torch.randn(2 * k * k, 7, requires_grad=True)
+        expected = torch.autograd.grad(function(*inputs).sin().sum(), inputs)
+        torch.testing.assert_close(torch.autograd.grad(compiled(*inputs).sin().sum(), inputs), expected)
+    report = torchmux.report(compiled)
+    assert report.graph_count == 1 and not report.fallbacks

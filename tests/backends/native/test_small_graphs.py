@@ -77,11 +77,16 @@ def test_the_setting_and_strict_turn_it_off() -> None:
 def test_what_is_left_with_symbolic_sizes_is_better_left_for_all_sizes() -> None:
     assert is_left(lambda x: x.relu(), tensor(5, 3), dynamic=True)
     assert not is_left(lambda x: F.mish(x), tensor(5, 3), dynamic=True)
+    assert not is_left(lambda x: x.sin().triu(), tensor(5, 5), dynamic=True)
+    triangle = (torch.randn(5, 5).triu() + 9 * torch.eye(5)).requires_grad_()
+    assert is_left(lambda a, b: torch.linalg.solve_triangular(a, b, upper=True), triangle, tensor(5, 2), dynamic=True)
+    # windows of channels of their own are loops only where the image has one size
+    assert is_left(lambda x, w: F.conv2d(x, w, groups=8), tensor(2, 8, 9, 9), tensor(8, 1, 3, 3), dynamic=True)
 
 
 def test_what_writes_or_was_not_measured_or_reads_other_layouts_is_compiled() -> None:
     assert not is_left(lambda x: x.clone().mul_(2), tensor(3))
-    assert not is_left(torch.special.i0, tensor(3))
+    assert not is_left(lambda x: torch.asinh(x), tensor(3))
     wide = torch.randn(96, 64).t().requires_grad_()
     assert not is_left(lambda x: x.relu(), wide)
 
@@ -96,6 +101,8 @@ def test_what_a_library_computes_either_way_is_left_to_torch() -> None:
         assert is_left(lambda a: function(a), positive)  # noqa: B023
         positive.grad = None
     assert is_left(torch.linalg.cholesky, (torch.eye(5) + 0.1).requires_grad_())
+    grid = (torch.rand(1, 4, 4, 2) - 0.5).requires_grad_()
+    assert is_left(lambda x, g: F.grid_sample(x, g, align_corners=False), tensor(1, 2, 5, 5), grid)
 
 
 def test_transposed_matrices_are_left_to_torch_if_they_are_only_multiplied() -> None:

@@ -15,6 +15,7 @@ from ...ir.index import Index
 from ...ir.program import Extent, Solved, TensorRef
 from ...schedule.host import (
     Allocate,
+    ComputeSize,
     FitInput,
     Host,
     HostStep,
@@ -76,6 +77,8 @@ class _Printer:
         match step:
             case ReadSize(name, at, extent, factor):
                 return [f"const i64 {name} = {self._number(at, extent)} / {factor};"]
+            case ComputeSize(name, value):
+                return [f"const i64 {name} = {text_in_cpp(value)};"]
             case Require(need):
                 return [f"if ({text_in_cpp(need.size)} == 0) return fail({json.dumps(need.words)});"]
             case FitInput(buffer):

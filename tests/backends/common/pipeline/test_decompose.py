@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import pytest
@@ -210,3 +211,14 @@ def test_draws_between_bounds_are_eagers(make):
     got, after = compiled(x), torch.rand(1)
     torch.manual_seed(0)
     assert torch.equal(got, make(x).random_(3, 9)) and torch.equal(after, torch.rand(1))
+
+
+def test_soft_margins_are_no_call_of_a_kernel():
+    x, sides = torch.randn(3, 5).mul_(4).requires_grad_(), torch.randint(0, 2, (3, 5)).float() * 2 - 1
+    for reduction in ("mean", "sum", "none"):
+        compiled = torchmux.compile(functools.partial(F.soft_margin_loss, reduction=reduction), backend="native")
+        got, expected = compiled(x, sides), F.soft_margin_loss(x, sides, reduction=reduction)
+        torch.testing.assert_close(got, expected)
+        torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x) for y in (got, expected)))
+        (each,) = torchmux.report(compiled).graphs
+        assert bool(each.report.library_calls) == (reduction == "none")
