@@ -147,9 +147,7 @@ class ConstValue(Value):
                 return found
             return tr.fold(self.value.join, [[part.const(tr) for part in items]], {})
         if name == "format" and isinstance(self.value, str) and args and not all(arg.is_const() for arg in args):
-            from .texts import in_fields
-
-            if not kwargs and (found := in_fields(tr, self.value, args)) is not None:
+            if not kwargs and (found := tr.format_fields(self.value, args)) is not None:
                 return found
         if type(self.value) in _OF_TEXTS and (
             found := tr.computed(getattr(type(self.value), name), [self, *args], kwargs)
