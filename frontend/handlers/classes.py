@@ -18,7 +18,7 @@ from .. import breaks
 from ..breaks import GraphBreak
 from ..values.base import Raised, Value
 from ..values.builtin_methods import call_builtin_method
-from ..values.constants import ConstValue, SymValue
+from ..values.constants import ConstValue, NumpyNumberValue, SymValue
 from ..values.containers.deques import DequeValue
 from ..values.containers.iterators import CountIterator, EnumerateIterator, MapIterator, ZipIterator
 from ..values.containers.mappings import DictValue
@@ -120,7 +120,7 @@ def bool_(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
 @constructs(int, float, complex)
 def number(tr: Tracer, cls: type, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1 and not kwargs:
-        value = args[0]
+        value = args[0].symbol() if isinstance(args[0], NumpyNumberValue) else args[0]
         if isinstance(value, SymValue) and value.pytype() is cls:
             return value
         if isinstance(value, SymValue) and (value.pytype(), cls) in ((int, float), (float, int)):

@@ -34,7 +34,7 @@ from ..values.objects import ObjectValue, of_protocol
 from ..values.overrides import refuse_operator
 from ..values.scalars import ReadNumber
 from ..values.tensors import TensorValue, is_torch_class
-from ..values.texts import converted, formatted, printed
+from ..values.texts import converted, formatted, in_fields, printed
 from .enumerations import ask_operand
 from .operator_table import BINARY, COMPARE, INPLACE, UNARY, unsupported
 from .protocols import has_members
@@ -568,6 +568,9 @@ class Operators(Tracer):
 
     def format(self, value: Value, spec: Value | None) -> Value:
         return formatted(self, value, "" if spec is None else spec.const(self))
+
+    def format_fields(self, text: str, operands: list[Value]) -> Value | None:
+        return in_fields(self, text, operands)
 
 
 def _sample(value: TupleValue) -> tuple:

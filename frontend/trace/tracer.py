@@ -381,6 +381,9 @@ class Operating(Protocol):
     def format(self, value: Value, spec: Value | None) -> Value:
         """``format(value, spec)``."""
 
+    def format_fields(self, text: str, operands: list[Value]) -> Value | None:
+        """``text.format(*operands)``; None if it asks for what is in an operand."""
+
     def fold(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
         """Call a pure function on plain objects; what it raises is the program's own exception."""
 

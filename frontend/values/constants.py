@@ -146,6 +146,9 @@ class ConstValue(Value):
             if (found := tr.computed(_joined_by, [self, *items])) is not None:
                 return found
             return tr.fold(self.value.join, [[part.const(tr) for part in items]], {})
+        if name == "format" and isinstance(self.value, str) and args and not all(arg.is_const() for arg in args):
+            if not kwargs and (found := tr.format_fields(self.value, args)) is not None:
+                return found
         if type(self.value) in _OF_TEXTS and (
             found := tr.computed(getattr(type(self.value), name), [self, *args], kwargs)
         ):
@@ -193,6 +196,10 @@ class ConstValue(Value):
     def fake(self, tr: Tracer) -> Any:
         if isinstance(self.value, np.generic):
             return tr.numpy_argument(self.value)
+        if isinstance(self.value, enum.Flag) and self.value.name not in type(self.value).__members__:
+            if not isinstance(self.value, int):  # the text of a graph has members by their names
+                raise self.not_understood("a combination of flags")
+            return int.__int__(self.value)
         if type(self.value) is complex and not _prints(self.value):
             raise self.not_understood("a complex number whose text is another number")
         return self.value
@@ -213,6 +220,7 @@ def _prints(number: complex) -> bool:
     return math.isfinite(real) and math.isfinite(imag) and not negative_zero
 
 
+_AS_PYTHONS = frozenset({"item", "tolist"})  # methods that give the number as one of Python's
 NUMPY_NUMBERS = (np.float64, np.float32, np.int64, np.int32)
 
 
@@ -246,9 +254,20 @@ class NumpyNumberValue(ConstValue):
     def describe(self) -> str:
         return f"{type(self._number).__name__} {self.source.words()}"
 
+    def getattr(self, tr: Tracer, name: str) -> Value:
+        return ConstMethodValue(self, name) if name in _AS_PYTHONS else super().getattr(tr, name)
+
+    def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in _AS_PYTHONS and not args and not kwargs:
+            return self.symbol()
+        return super().call_method(tr, name, args, kwargs)
+
     def symbol(self) -> Value:
         """What operators get."""
         return self._tr.number_input(self._number.item(), NumpyItem(self.source))
+
+    def rebuild(self, out: FrameWriter) -> str:
+        return out.load(self.source)
 
     def arg(self, tr: Tracer) -> Any:
         return self.symbol().arg(tr)
@@ -300,6 +319,15 @@ class ComputedValue(ConstValue):
             if (found := tr.computed(function, [self, *args], kwargs)) is not None:
                 return found
         return super().call_method(tr, name, args, kwargs)
+
+    def length(self, tr: Tracer) -> Value:
+        return tr.computed(len, [self]) or super().length(tr)
+
+    def getitem(self, tr: Tracer, key: Value) -> Value:
+        return tr.computed(operator.getitem, [self, tr.as_index(key)]) or super().getitem(tr, key)
+
+    def contains(self, tr: Tracer, item: Value) -> Value:
+        return tr.computed(operator.contains, [self, item]) or super().contains(tr, item)
 
     def rebuild(self, out: FrameWriter) -> str:
         return out.load(self.computed)

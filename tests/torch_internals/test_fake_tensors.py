@@ -168,7 +168,15 @@ def test_strides_of_dimensions_of_one_element() -> None:
         (lambda x: x.int() // x.int(), turned),
         (lambda x: x.view(1, 8, 32), folded),
         (lambda x: x.reshape(1, 8, 32), folded),
-    ):
+        *((function, x) for function in (
+            torch.zeros_like, torch.rand_like, lambda x: torch.full_like(x, 2), lambda x: x.sort(-1)[1],
+            lambda x: torch.tril(x[None]),
+            lambda x: x.log_softmax(-1), lambda x: x[torch.zeros(1, dtype=torch.int64)], lambda x: x.fmod(2),
+            lambda x: torch.index_put(x, (torch.zeros(1, dtype=torch.int64),), torch.ones(())),
+        ) for x in (torch.ones(1, 3).t(), torch.ones(2)[::2], turned, torch.ones(1, 2, 3)[:, :, ::2])),
+        (lambda x: x + 1, torch.ones(1, 0).t()),
+        (torch.zeros_like, torch.ones(3, 1, 0)),
+    ):  # fmt: skip
         with mode:
             found = function(mode.from_tensor(given))
         assert found.stride() == function(given).stride()

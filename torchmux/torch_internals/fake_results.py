@@ -243,31 +243,25 @@ RULES: dict[Any, Callable[[Sequence[Any]], Dtypes]] = {
 # all elements and of images depend on their kernels, which therefore run once, on ones.
 
 _VIEWS = frozenset((_aten.view.default, _aten._unsafe_view.default))
-_TRIED = frozenset(
-    getattr(getattr(_aten, name), overload)
-    for name, overload in (
-        ("flip", "default"),
-        ("native_layer_norm", "default"),
-        ("native_group_norm", "default"),
-        ("native_batch_norm", "default"),
-        ("_native_batch_norm_legit", "default"),
-        ("_native_batch_norm_legit", "no_stats"),
-        ("_native_batch_norm_legit_no_training", "default"),
-        ("_native_batch_norm_legit_functional", "default"),
-        ("upsample_nearest2d", "default"),
-        ("upsample_nearest2d", "vec"),
-        ("_upsample_nearest_exact2d", "default"),
-        ("_upsample_nearest_exact2d", "vec"),
-        ("upsample_bilinear2d", "default"),
-        ("upsample_bilinear2d", "vec"),
-    )
-)
+_TRIED = frozenset(getattr(getattr(_aten, name.partition(".")[0]), name.partition(".")[2] or "default") for name in (
+    "flip", "native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit",
+    "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_no_training",
+    "_native_batch_norm_legit_functional", "upsample_nearest2d", "upsample_nearest2d.vec",
+    "_upsample_nearest_exact2d", "upsample_bilinear2d", "upsample_bilinear2d.vec", "empty_like", "zeros_like",
+    "ones_like", "full_like", "sort", "sort.stable", "argsort", "argsort.stable", "triu", "tril", "diag_embed",
+    "_log_softmax", "complex", "polar", "renorm", "_prelu_kernel", "binary_cross_entropy", "im2col",
+    "linalg_vector_norm", "sum.dim_IntList", "prod.dim_int", "var.correction", "max_pool2d_with_indices",
+    "index.Tensor", "index_put", "index_add", "scatter_add",
+))  # fmt: skip
+_LIKES = frozenset((_aten.rand_like.default, _aten.randn_like.default, _aten.randint_like.default))
+"""Operators on all elements of which nothing must be drawn."""
+_INDEXING = frozenset((_aten.index.Tensor, _aten.index_put.default, _aten.index_add.default, _aten.scatter_add.default))
 
 
 def _has_dimension_of_one(result: Any) -> bool:
     """Whether a result of known sizes, or the first of several, has a stride that no element depends on."""
     first = result[0] if isinstance(result, tuple) and result else result
-    return isinstance(first, torch.Tensor) and first.dim() > 1 and _is_known(first) and 1 in first.shape
+    return isinstance(first, torch.Tensor) and first.dim() > 0 and _is_known(first) and min(first.shape) < 2
 
 
 def _with_real_strides(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
@@ -285,25 +279,33 @@ def _with_real_strides(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[s
         with mode:
             return source.as_strided(result.shape, strides)
     leaves = tree_leaves((args, kwargs))
-    if any(isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)) for a in leaves):
+    is_overload = isinstance(func, torch._ops.OpOverload)
+    if not is_overload or any(isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)) for a in leaves):
         return result  # a trial would make a constant of it
     given = [a for a in leaves if isinstance(a, torch.Tensor)]
     first = result[0] if isinstance(result, tuple) else result
     elementwise = torch.Tag.pointwise in func.tags and func.namespace == "aten" and not func._schema.is_mutable
-    tried = (elementwise and not first._is_view()) or func in _TRIED
+    tried = (elementwise and not first._is_view()) or func in _TRIED or func in _LIKES
     if not tried or not all(map(_can_be_tried, given)) or all(map(_is_contiguous, given)):
         return result
+    function, args = (_aten.empty_like.default, args[:1]) if func in _LIKES else (func, args)
+    fill = functools.partial(_filled, whole=0 if func in _INDEXING else 1)
     try:
         with no_dispatch(), below_autograd():
-            real = func(*tree_map(_ones, tuple(args)), **tree_map(_ones, kwargs))
-    except (RuntimeError, TypeError):  # as the program's own will
+            real = function(*tree_map(fill, tuple(args)), **tree_map(fill, kwargs))
+    except (RuntimeError, TypeError, IndexError):  # as the program's own will
         return result
-    strides = (real[0] if isinstance(real, tuple) else real).stride()
-    if strides == first.stride():
-        return result
+    if not isinstance(result, tuple):
+        return _like_real(mode, result, real)
+    made = tuple(_like_real(mode, *each) for each in zip(result, real, strict=True))
+    return result if all(a is b for a, b in zip(made, result, strict=True)) else made
+
+
+def _like_real(mode: Any, fake: Any, real: Any) -> Any:
+    if not isinstance(fake, torch.Tensor) or not _is_known(fake) or fake.stride() == real.stride():
+        return fake
     with mode:
-        made = torch.empty_strided(first.shape, strides, dtype=first.dtype, device=first.device)
-    return (made, *result[1:]) if isinstance(result, tuple) else made
+        return torch.empty_strided(fake.shape, real.stride(), dtype=fake.dtype, device=fake.device)
 
 
 def _is_known(tensor: torch.Tensor) -> bool:
@@ -315,19 +317,20 @@ def _can_be_tried(tensor: torch.Tensor) -> bool:
 
 
 def _is_contiguous(tensor: torch.Tensor) -> bool:
-    """Whether all strides are those of a new tensor."""
+    """Whether all strides are those of a new tensor of some elements."""
     expected = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if stride != expected:
             return False
-        expected *= max(size, 1)
-    return True
+        expected *= size
+    return expected > 0
 
 
-def _ones(value: Any) -> Any:
+def _filled(value: Any, whole: int) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).fill_(1)
+    number = 1 if value.dtype.is_floating_point or value.dtype.is_complex else whole
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).fill_(number)
 
 
 # --- what real operators refuse ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 
+import numpy as np
 import torch
 
 from .corpus import case, filled, numbers
@@ -30,6 +31,30 @@ def integer_in_list(x, numbers):
 @case(lambda: [(filled(4), {"a": {"b": (n,)}}) for n in (2, 3, 5, 4)])
 def integer_deep_in_containers(x, tree):
     return x * tree["a"]["b"][0]
+
+
+class Shown:
+    def __init__(self, n):
+        self.n = n
+
+    def __repr__(self):
+        return f"Shown({self.n})"
+
+
+@case(numbers(2, 3, 5, 4, 9))
+def texts_of_containers(x, n):
+    made = repr([n, (n + 1,), "a"]), f"{[n, {'of': n}]}", str([Shown(n), int]), "%s %d" % ([n], n)  # noqa: UP031
+    return x * n, made, "%(n)s" % {"n": n}, "{1} {0:>4}".format(n, (n, None)), f"{x.shape}"  # noqa: UP030, UP031, UP032
+
+
+@case(numbers(12, 13, 15, 14, 19))
+def length_and_parts_of_texts(x, n):
+    return x * len(f"step {n}"), str(n)[-1], str([n])[1:3], x + 1 if "1" in str(n) else x
+
+
+@case(lambda: [(filled(4), np.float64(n / 4), np.int64(n)) for n in (2, 3, 5, 4, 9)], compiles=1)
+def numbers_of_numpy_as_those_of_python(x, number, count):
+    return x * number.item() + float(number), x.new_zeros(int(count)), count.tolist() + 1, number, count
 
 
 @case(numbers(2, 3, 5, 4, 9))

@@ -89,3 +89,22 @@ def case_int_of_bad_string(x):
 @case(one_graph=True)
 def case_repr_of_containers(x):
     return x, repr([1, "a", (2.5, None)]), str({"k": {1}}), ascii("ü")
+
+
+class Named:
+    def __str__(self):
+        return "as a text"
+
+    def __repr__(self):
+        return "as shown"
+
+
+@case()
+def case_percent_with_names(x):
+    return x + 1, "%(a)s %(a)r" % {"a": Named()}, "%s" % {"a": [Named()]}, "%(b)r" % {"b": [Named()]}  # noqa: UP031
+
+
+@case()
+def case_fields_of_a_text(x):
+    inside = "{0[0]} {1.numerator}".format([Named()], 3)  # noqa: UP030, UP032
+    return x + 1, inside, "{} {!r:>9}".format([Named()], (Named(), 2))  # noqa: UP032
