@@ -41,22 +41,30 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
 
 
 def _contiguous(table: Table) -> Table:
-    """These kernels have contiguous results, whatever the layout of their argument, but for images on a CPU whose
-    channels are shuffled."""
+    """These kernels have contiguous results, whatever the layout of their argument, but for images on a CPU: shuffled
+    ones, and gradients of padded ones, are laid out as the image."""
     sigmoid, shuffle = torch.ops.aten.log_sigmoid_forward.default, torch.ops.aten.channel_shuffle.default
 
     def log_sigmoid(x: Tensor) -> Any:
         return tuple(result.contiguous() for result in table[sigmoid](x))
 
-    def channel_shuffle(x: Tensor, groups: int) -> Any:
+    def as_image(made: Tensor, x: Tensor) -> Tensor:
         layout = internals.suggested_layout(x) if x.device.type == "cpu" else torch.contiguous_format
-        return table[shuffle](x, groups).contiguous(memory_format=layout)
+        return made.contiguous(memory_format=layout)
+
+    def channel_shuffle(x: Tensor, groups: int) -> Any:
+        return as_image(table[shuffle](x, groups), x)
+
+    def unpadded(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda grad, x, pads: as_image(formula(grad, x, pads), x)
 
     def resized(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda *args: formula(*args).contiguous()
 
     rows = {op: resized(table[op]) for op in internals.ROWS_RESIZED if op in table}
-    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows}
+    backward = torch.ops.aten.reflection_pad2d_backward.default, torch.ops.aten.reflection_pad3d_backward.default
+    slopes = {op: unpadded(table[op]) for op in backward if op in table}
+    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows, **slopes}
 
 
 def _from_ends(table: Table) -> Table:

@@ -82,6 +82,17 @@ def test_shuffled_channels_that_stand_last(backend):
             assert got.stride() == wanted.stride()
 
 
+@pytest.mark.parametrize("backend", ["native", "onnxrt"])
+def test_gradients_of_padded_images(backend: str) -> None:
+    """They are laid out as the image."""
+    if backend not in torchmux.list_backends():
+        pytest.skip(f"{backend} is not installed")
+    compiled = torchmux.compile(lambda x: F.pad(x, (1, 2, 0, 1), mode="reflect"), backend=backend)
+    x = torch.randn(2, 4, 5, 6).to(memory_format=torch.channels_last).requires_grad_()
+    (slope,) = torch.autograd.grad(compiled(x).sum(), x)
+    assert slope.stride() == x.stride()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_places_in_a_whole_tensor_are_checked(backend):
     if backend not in torchmux.list_backends():
