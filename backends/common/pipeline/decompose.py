@@ -41,8 +41,8 @@ def core_aten() -> Mapping[Any, Callable[..., Any]]:
 
 
 def _contiguous(table: Table) -> Table:
-    """These kernels have contiguous results, whatever the layout of their argument, but for images on a CPU: shuffled
-    ones, and gradients of padded ones, are laid out as the image."""
+    """These kernels have contiguous results, whatever the layout of their argument, but for images on a CPU: those
+    that are shuffled or padded, and gradients of padded ones, are laid out as the image."""
     sigmoid, shuffle = torch.ops.aten.log_sigmoid_forward.default, torch.ops.aten.channel_shuffle.default
 
     def log_sigmoid(x: Tensor) -> Any:
@@ -55,16 +55,22 @@ def _contiguous(table: Table) -> Table:
     def channel_shuffle(x: Tensor, groups: int) -> Any:
         return as_image(table[shuffle](x, groups), x)
 
-    def unpadded(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return lambda grad, x, pads: as_image(formula(grad, x, pads), x)
+    def at(position: int, formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def padding(*args: Any) -> Tensor:
+            made, x = formula(*args), args[position]
+            return as_image(made, x) if x.device.type == "cpu" else made
+
+        return padding
 
     def resized(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda *args: formula(*args).contiguous()
 
     rows = {op: resized(table[op]) for op in internals.ROWS_RESIZED if op in table}
-    backward = torch.ops.aten.reflection_pad2d_backward.default, torch.ops.aten.reflection_pad3d_backward.default
-    slopes = {op: unpadded(table[op]) for op in backward if op in table}
-    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows, **slopes}
+    aten, kinds = torch.ops.aten, [f"{how}_pad{n}d" for how in ("reflection", "replication") for n in (2, 3)]
+    forward, backward = ([getattr(aten, kind + end).default for kind in kinds] for end in ("", "_backward"))
+    places = {**dict.fromkeys(forward, 0), **dict.fromkeys(backward, 1)}
+    padded = {op: at(position, table[op]) for op, position in places.items() if op in table}
+    return {sigmoid: log_sigmoid, shuffle: channel_shuffle, **rows, **padded}
 
 
 def _from_ends(table: Table) -> Table:

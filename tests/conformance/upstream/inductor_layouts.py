@@ -1,4 +1,6 @@
-"""torch.compile: results have other strides than in eager.  Exits with 1 while all of these do."""
+"""torch.compile: results have other strides than in eager, and draws than its generated code checks.  Exits with 1
+while all of these do.
+"""
 
 import sys
 
@@ -16,9 +18,19 @@ def f(image, nothing, labels, keys):
     )
 
 
+def fails(rates):
+    try:
+        torch.compile(torch.normal, options={"fallback_random": True}, dynamic=False)(rates, rates)
+    except AssertionError:
+        return True
+    return False
+
+
 image = torch.randn(2, 3, 4, 6, device=device).to(memory_format=torch.channels_last)
 given = image, torch.randn(0, 4, device=device), torch.arange(12, device=device).reshape(3, 4) % 5
 keys = torch.randn(2, 6, 2, 8, device=device)
 pairs = [(a.stride(), b.stride()) for a, b in zip(f(*given, keys), torch.compile(f)(*given, keys), strict=True)]
 print("torch", torch.__version__, "strides of eager and torch.compile:", pairs)
-sys.exit(int(not any(a == b for a, b in pairs)))
+failed = fails(torch.ones(6, 4, device=device).t())
+print("draws of a transposed tensor fail:", failed)
+sys.exit(int(failed and not any(a == b for a, b in pairs)))
