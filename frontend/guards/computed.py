@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .closed import kind
 from .sources import Source, not_followed
@@ -45,3 +47,14 @@ def key_of(function: Callable, operands: tuple, names: tuple[str, ...]) -> Any:
         tuple((type(each), repr(each)) if not isinstance(each, Source) else each for each in operands),
         names,
     )
+
+
+def of_numpy(function: Callable, args: Iterable[Any]) -> bool:
+    """Whether NumPy computes a number from these."""
+    return isinstance(function, np.ufunc) or any(isinstance(each, np.generic) for each in args)
+
+
+def without_warning(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """What NumPy computes, or an error where it would warn: then the line of the program does that."""
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        return function(*args, **kwargs)

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchmux import torch_internals as ti
@@ -15,13 +16,22 @@ from torchmux import torch_internals as ti
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import NeedsShapeEnv, SizesOfDataGivenUp
-from ..guards.computed import Computed, key_of
+from ..guards.computed import Computed, key_of, of_numpy, without_warning
 from ..guards.kinds.numbers import AtLeast, AtMost, Decides, FitsFloat32, IsInt64
 from ..guards.sources import Converted, Size, Source
 from ..marks.tensor_marks import Mark
 from ..trace.tracer import Tracer
 from ..values.base import GraphValue, Value
-from ..values.constants import ComputedValue, ConstValue, SymValue, sym_result
+from ..values.constants import (
+    CHANGING,
+    CONST_TYPES,
+    NUMPY_NUMBERS,
+    ComputedValue,
+    ConstValue,
+    NumpyNumberValue,
+    SymValue,
+    sym_result,
+)
 from ..values.containers.sequences import TupleValue
 from ..values.tensors import TensorValue
 from .dynamic import Dims, DynamicDims
@@ -204,13 +214,13 @@ class SymbolicNumbers(Tracer):
 
     def computed(self, function: Callable, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value | None:
         names, values = tuple(kwargs or ()), (*args, *(kwargs or {}).values())
-        if self.exporting or not any(isinstance(value, SymValue | ComputedValue) for value in values):
+        if self.exporting or not any(isinstance(value, (SymValue, *CHANGING)) for value in values):
             return None
         operands: list[Any] = []
         given: list[Any] = []
         for value in values:
-            if isinstance(value, ComputedValue):
-                operands.append(value.computed)
+            if isinstance(value, CHANGING):
+                operands.append(value.computed if isinstance(value, ComputedValue) else value.source)
                 given.append(value.known())
             elif isinstance(value, SymValue):
                 source = None if self.depends_on_data(value.sym) else self._source_of(value.node)
@@ -223,11 +233,15 @@ class SymbolicNumbers(Tracer):
                 operands.append(given[-1])
             else:
                 return None
-        plain = len(args)
+        plain, numpy_computes = len(args), of_numpy(function, given)
+        if numpy_computes:
+            given, operands, function, plain = [function, *given], [function, *operands], without_warning, plain + 1
         try:
             result = function(*given[:plain], **dict(zip(names, given[plain:], strict=True)))
         except Exception:
             return None  # whoever asked calls it with constants
+        if numpy_computes and type(result) not in CONST_TYPES:
+            return None
         return self._result_of(result, self._computation(function, tuple(operands), names))
 
     def _computation(self, function: Callable, operands: tuple, names: tuple[str, ...] = ()) -> Source:
@@ -252,9 +266,11 @@ class SymbolicNumbers(Tracer):
         if type(result) is tuple:
             items = (self._computation(operator.getitem, (computation, index)) for index in range(len(result)))
             return TupleValue([self._result_of(*each) for each in zip(result, items, strict=True)])
-        if type(result) is bool:
+        if type(result) in (bool, np.bool_):
             self.guards.equals(computation, result)
             return ConstValue(result)
+        if type(result) in NUMPY_NUMBERS and self.takes_numpy_number(result, computation):
+            return NumpyNumberValue(self, result, computation)
         if type(result) in (int, float) and self.dims.takes_data(result, computation):
             return self.number_input(result, computation)
         return ComputedValue(self, result, computation)

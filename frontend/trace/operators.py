@@ -20,7 +20,7 @@ from ..sizes.algebra import inverse, power_of_negative
 from ..values import arrays
 from ..values.arrays import AnyArray
 from ..values.base import MISSING, Raised, Value
-from ..values.constants import HAVE_TWINS, ComputedValue, ConstValue, SymValue, has_no_twin, operand, sym_result
+from ..values.constants import CHANGING, HAVE_TWINS, ConstValue, SymValue, has_no_twin, operand, sym_result
 from ..values.containers import array_items
 from ..values.containers.deques import DequeValue
 from ..values.containers.mappings import DictValue, DictViewValue
@@ -85,7 +85,7 @@ class Operators(Tracer):
         if isinstance(left, AnyArray) or isinstance(right, AnyArray):
             return arrays.binary(self, symbol, left, right)
         if left.is_const() and right.is_const() and not isinstance(left, ObjectValue):
-            if isinstance(left, ComputedValue) or isinstance(right, ComputedValue):
+            if isinstance(left, CHANGING) or isinstance(right, CHANGING):
                 if (found := self.computed(function, [left, right])) is not None:
                     return found
             ask_operand(self, left.const(self), name, f"__i{name[2:]}")
@@ -104,11 +104,9 @@ class Operators(Tracer):
         if isinstance(left, ReadNumber) or isinstance(right, ReadNumber):
             return self.emit("call_function", function, [left, right], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
-            found = self._symbolic(function, left, right)
-            if found is not None:
+            if (found := self._symbolic(function, left, right)) is not None:
                 return found
-        found = self._containers(symbol, left, right)
-        if found is not None:
+        if (found := self._containers(symbol, left, right)) is not None:
             return found
         return self._dunder(symbol, name, reflected, left, right)
 
@@ -312,12 +310,12 @@ class Operators(Tracer):
             node = self.number_node("call_function", function, (value.node,), result)
             return sym_result(self, result, node)
         if isinstance(value, ObjectValue):
-            method = self.special_method(value, name)
-            if method is None:
-                value.refuse_c(self, name)
-            else:
+            if (method := self.special_method(value, name)) is not None:
                 return method.call(self, [], {})
+            value.refuse_c(self, name)
         if value.is_const():
+            if (found := self.computed(function, [value])) is not None:
+                return found
             ask_operand(self, value.const(self), name)
             return self.fold(function, [value.const(self)], {})
         raise GraphBreak(breaks.OPERATION, f"{symbol}{value.describe()}")
@@ -341,10 +339,11 @@ class Operators(Tracer):
                 return ConstValue(symbol == "!=")
             return self.emit("call_function", function, [left, right], {})
         if isinstance(left, SymValue) or isinstance(right, SymValue):
-            found = self._symbolic(function, left, right)
-            if found is not None:
+            if (found := self._symbolic(function, left, right)) is not None:
                 return found
         if left.is_const() and right.is_const() and not objects:
+            if (found := self.computed(function, [left, right])) is not None:
+                return found
             ask_operand(self, left.const(self), name)
             ask_operand(self, right.const(self), reflected)
             return self.fold(function, [left.const(self), right.const(self)], {})
@@ -465,7 +464,7 @@ class Operators(Tracer):
         if left is right:
             return True
         if isinstance(left, ConstValue) and isinstance(right, ConstValue):
-            return self._is_same_constant(left, right)
+            return left.pytype() is right.pytype() and self._is_same_constant(left, right)
         if isinstance(left, (ConstValue, SymValue)) and isinstance(right, (ConstValue, SymValue)):
             if left.pytype() is not right.pytype():
                 return False
@@ -487,7 +486,8 @@ class Operators(Tracer):
         for side, other in ((left, right), (right, left)):
             if isinstance(side, NewWeakrefValue) and other.source is not None and other.real() is not MISSING:
                 self.guards.is_object(other.source, other.real())  # it may be the one that the program makes
-        a, b = left.real(), right.real()
+        is_made = isinstance(left, CHANGING) or isinstance(right, CHANGING)  # the other is no such number or text
+        a, b = (MISSING, MISSING) if is_made else (left.real(), right.real())
         if a is not MISSING and a is b:
             return True
         if left.pytype() is right.pytype():

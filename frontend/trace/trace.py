@@ -17,6 +17,7 @@ from .. import breaks, polyfills
 from ..breaks import GraphBreak
 from ..bytecode import parameters, resume_origin
 from ..capture.attempts import Assumptions
+from ..guards.computed import of_numpy, without_warning
 from ..guards.kinds.frames import NoExceptionHandled
 from ..guards.kinds.tensors import PropertyEquals
 from ..guards.sources import Cell, CellContents, Const, Local, NumpyItem, Source
@@ -386,7 +387,13 @@ class Trace(GraphRecorder, Reader, Operators):
             for each in args:
                 ask_operand(self, each, f"__{getattr(function, '__name__', '')}__", "__index__")
         try:
-            result = function(*args, **kwargs)
+            result = (
+                without_warning(function, *args, **kwargs) if of_numpy(function, args) else function(*args, **kwargs)
+            )
+        except FloatingPointError as error:
+            raise GraphBreak(
+                breaks.OPERATION, f"NumPy warns in {getattr(function, '__name__', 'a call')}", error
+            ) from None
         except Exception as error:
             raise Raised(self.exception(error)) from None
         return self.lift(result)

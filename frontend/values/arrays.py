@@ -515,7 +515,9 @@ def _of_the_graph(value: Value) -> bool:
 # Models compute constants with ``np.log`` and ``np.sqrt``; the results are NumPy's scalars, constants like any number.
 
 _DISPATCHED: type = type(np.prod)  # functions of NumPy's that let other arrays take over
-_PURE = frozenset({np.prod, np.sum, np.mean, np.max, np.min, np.round})  # of those, what makes numbers of numbers
+_PURE = frozenset(
+    {np.prod, np.sum, np.mean, np.max, np.min, np.round, np.clip}
+)  # of those, what makes numbers of numbers
 MAKERS = frozenset({np.linspace, np.logspace, np.eye, np.identity, np.tri})  # and what makes arrays of them
 _OF_KNOWN_ARRAYS = frozenset(
     {
@@ -539,6 +541,8 @@ class NumpyFunctionValue(RealValue):
             return made_of_constants(tr, self.obj, args, kwargs)
         if not isinstance(self.obj, (np.ufunc, type)) and self.obj not in _PURE:
             raise refused_call(self.obj)
+        if (of_this_call := tr.computed(self.obj, args, kwargs)) is not None:
+            return of_this_call
         plain = [_number(tr, value) for value in args]
         named = {name: _number(tr, value) for name, value in kwargs.items()}
         found = tr.fold(self.obj, plain, named)

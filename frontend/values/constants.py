@@ -255,12 +255,21 @@ class NumpyNumberValue(ConstValue):
         return f"{type(self._number).__name__} {self.source.words()}"
 
     def getattr(self, tr: Tracer, name: str) -> Value:
-        return ConstMethodValue(self, name) if name in _AS_PYTHONS else super().getattr(tr, name)
+        if isinstance(getattr(self.pytype(), name, None), _IN_C):
+            return ConstMethodValue(self, name)
+        return super().getattr(tr, name)
 
     def call_method(self, tr: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in _AS_PYTHONS and not args and not kwargs:
             return self.symbol()
+        if name not in _UNSAFE_METHODS and isinstance(function := getattr(self.pytype(), name, None), _IN_C):
+            if (found := tr.computed(function, [self, *args], kwargs)) is not None:
+                return found
         return super().call_method(tr, name, args, kwargs)
+
+    def known(self) -> np.generic:
+        """What it is in this call, not guarded."""
+        return self._number
 
     def symbol(self) -> Value:
         """What operators get."""
@@ -331,6 +340,10 @@ class ComputedValue(ConstValue):
 
     def rebuild(self, out: FrameWriter) -> str:
         return out.load(self.computed)
+
+
+CHANGING = (ComputedValue, NumpyNumberValue)
+"""Constants to all who read them, of which the frame computes in each call what Python or NumPy makes."""
 
 
 def operand(value: Value) -> Value:

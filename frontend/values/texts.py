@@ -16,7 +16,7 @@ from ..breaks import OPERATION, TENSOR_TO_PYTHON, GraphBreak
 from ..capture.attempts import TextNeeded
 from ..trace.enumerations import ask_operand
 from .base import Raised, Value
-from .constants import ComputedValue, ConstValue, SymValue
+from .constants import CHANGING, ConstValue, SymValue
 from .containers.mappings import DictValue
 from .containers.sequences import SequenceValue, TupleValue
 from .exceptions import ExceptionValue
@@ -98,7 +98,7 @@ def _leaves(tr: Tracer, value: Value, around: tuple[Value, ...], leaves: list[Va
 
     Numbers that change stay what they are, and objects of the program's inside of containers are known by their text.
     """
-    if isinstance(value, (SymValue, ComputedValue)):
+    if isinstance(value, (SymValue, *CHANGING)):
         leaves.append(value)
         return None
     real = value.real()
@@ -176,7 +176,7 @@ def formatted(tr: Tracer, value: Value, spec: str) -> Value:
     if isinstance(value, TensorValue) and not spec and tr.may_expect:
         tr.texts += 1
         return DataText()
-    if not isinstance(value, ComputedValue):
+    if not isinstance(value, CHANGING):
         ask_operand(tr, value.real(), "__format__")
     return text_of(tr, format, [value, ConstValue(spec)])
 

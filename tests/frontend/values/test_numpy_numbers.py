@@ -1,4 +1,6 @@
-"""NumPy's numbers: one graph for all values as arguments of operators, constants to all other code."""
+"""NumPy's numbers: one graph for all values, as arguments of operators and of what Python and NumPy compute."""
+
+import warnings
 
 import numpy as np
 import pytest
@@ -52,6 +54,16 @@ def as_a_tensor(x, n):
     return torch.tensor(n) + x, torch.tensor([n, 1]), x.new_tensor(n), torch.as_tensor(n)
 
 
+def computed_by_numpy(x, n):
+    """NumPy may not warn here: what warns is left to the line of the program."""
+    more = x * np.sqrt(n * 2 + 1) * np.exp(-n / 10), max(n, 0.25), abs(-n), n.astype(np.float64), np.clip(n, 0, 3)
+    return *more, x[: n.astype(int) % 3 + 1], round(n, 1), (n + 1).item() * x, f"{n} {n:.2f} {[n]}", np.minimum(n, 99)
+
+
+def overflowing(x, n):
+    return x * (n * n), n + n, np.log(n - 2)
+
+
 X = torch.arange(4.0) + 1
 INTEGERS = [(X, np.int64(n)) for n in (1, 2, 4)]
 FLOATS = [(X, np.float64(n)) for n in (1.5, 2, 0.1, 4)]
@@ -61,6 +73,8 @@ FLOATS = [(X, np.float64(n)) for n in (1.5, 2, 0.1, 4)]
     ("function", "calls"),
     [
         (times, INTEGERS), (times, FLOATS), (times, [(X, np.float32(n / 7)) for n in range(1, 4)]),
+        (computed_by_numpy, [(X, np.float64(n)) for n in (4.5, 5.25, 7.5)]),
+        (computed_by_numpy, [(X, np.int64(n)) for n in (4, 5, 7)]),
         (both_sides, FLOATS), (sizes, INTEGERS), (full, INTEGERS), (full, FLOATS), (in_containers, FLOATS),
     ],
 )  # fmt: skip
@@ -69,7 +83,19 @@ def test_one_graph_for_all_values(function, calls):
 
 
 def test_python_sees_the_number_itself():
-    assert counted(in_python, INTEGERS, fullgraph=True) == len(INTEGERS)
+    assert counted(in_python, INTEGERS, fullgraph=True) == 2  # either side of the branch
+
+
+def test_what_numpy_warns_of():
+    for numbers in ([3, 4, 2**62, 1, 2, 5], [3.0, 1e300, 2.0, 1.0, 4.0]):
+        calls = [(X, np.int64(n) if type(n) is int else np.float64(n)) for n in numbers]
+        heard = []
+        for function in (overflowing, torchmux.compile(overflowing, backend="eager")):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                results = [function(*arguments) for arguments in calls]
+            heard.append((str(results), [(str(w.message), w.lineno) for w in caught]))
+        assert heard[0] == heard[1]
 
 
 def test_a_tensor_of_it_has_its_dtype():
