@@ -137,7 +137,7 @@ def test_a_symbol_is_made_again_in_another_shape_env() -> None:
         ti.told_symbol(other, other.create_unbacked_symint().node.expr)
 
 
-@checks("size_range", "is_never_negative", "factor_of", "least_of", "least_size", "ranges_of", "usual_of")
+@checks("size_range", "is_never_negative", "factor_of", "least_of", "least_size", "ranges_of", "settled", "usual_of")
 def test_size_range() -> None:
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
@@ -170,6 +170,10 @@ def test_size_range() -> None:
     assert places != 0
     assert places != 1
     assert ti.least_size(width.node.shape_env, places.node.expr) == 2
+    blocks = (rows * width) // ((rows * width) // 4)
+    assert ti.settled(width.node.shape_env, blocks.node.expr) is None
+    assert rows * width == 4 * ((rows * width) // 4)
+    assert ti.settled(width.node.shape_env, blocks.node.expr) == 4
     env = mode.shape_env
     number = env.create_symbol(
         -2, _named_source(), DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True

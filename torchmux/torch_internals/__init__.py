@@ -200,6 +200,7 @@ from .shape_env import (
     printed_source,
     ranges_of,
     rebuild_symbolic,
+    settled,
     shape_guard_namespace,
     size_range,
     symbol_of,

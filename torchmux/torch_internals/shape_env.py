@@ -109,6 +109,17 @@ def least_size(shape_env: Any, expr: Any) -> int:
     return least
 
 
+def settled(shape_env: Any, expr: Any) -> int | None:
+    """The number that a quotient is, if a guard says that what is divided is so many times the divisor."""
+    if type(expr).__name__ != "FloorDiv":
+        return None
+    number, divisor = expr.args
+    for each in (g.expr.args for g in shape_env.guards if type(g.expr).__name__ == "Equality"):
+        if number in each and (times := each[each[0] == number] / divisor).is_Integer:
+            return int(times)
+    return None
+
+
 def usual_of(shape_env: Any, expr: Any) -> int | None:
     """What an expression of symbols was in the first call; None if it depends on data."""
     known = shape_env.backed_var_to_val if hasattr(shape_env, "backed_var_to_val") else shape_env.var_to_val

@@ -104,6 +104,8 @@ class SymbolicSizes:
             whole = self._expression(number, shape_env, stride) * over
             if index.not_negative(whole):
                 return index.floordiv(whole + (under - 1 if name == "CeilToInt" else 0), under)
+        if (number := internals.settled(shape_env, expr)) is not None:
+            return number
         raise Unsupported(f"the size {expr}")
 
     def _symbol(self, expr: Any, shape_env: Any) -> Index:

@@ -34,6 +34,10 @@ PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[int,
         lambda x: F.max_pool2d(F.avg_pool2d(x, 3, 2), 2, 1).flatten(2).softmax(-1),
         lambda a, b, c: (a, c, 2 * b + 5, 2 * c + 5),
     ),
+    "blocks": (
+        lambda x: (y := x.reshape(-1, 8)) / y.abs().amax(1, keepdim=True),
+        lambda a, b, c: (a, 8 * b),
+    ),
     "interleaved": (lambda x: torch.stack((x, x * 2, x + 1), -1).flatten(-2), lambda a, b, c: (a, b, c)),
 }
 SIZES = ((2, 3, 4), (3, 5, 2), (2, 2, 7), (5, 2, 9))
