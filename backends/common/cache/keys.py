@@ -1,8 +1,8 @@
 """The names of artifacts: hashes of everything that determines them.
 
 A name covers the graph with all arguments, its constants, what is known of its inputs, the options, the backend's
-fingerprint, the versions of torch, Python and torchmux, and the sources of the backends: what they make of a graph
-changes with each of them.
+fingerprint, the versions of torch, Python and torchmux, and the sources of the backends and of what they ask torch: what
+they make of a graph changes with each of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def text_key(*values: object) -> str:
 
 
 def _software() -> tuple[object, ...]:
-    return __version__, torch.__version__, sys.version_info[:2], sources_digest(Path(__file__).parents[2])
+    sources = (sources_digest(folder) for folder in (Path(__file__).parents[2], Path(internals.__file__).parent))
+    return __version__, torch.__version__, sys.version_info[:2], *sources
 
 
 def _graph_text(gm: GraphModule, head: Sequence[object]) -> Iterable[str]:
