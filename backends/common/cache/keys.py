@@ -1,8 +1,8 @@
 """The names of artifacts: hashes of everything that determines them.
 
 A name covers the graph with all arguments, its constants, what is known of its inputs, the options, the backend's
-fingerprint, the versions of torch, Python and torchmux, and the sources of the backends and of what they ask torch: what
-they make of a graph changes with each of them.
+fingerprint, the versions of torch, Python and torchmux, and the sources of the backends and of ``torch_internals``:
+what they make of a graph changes with each of them.
 """
 
 from __future__ import annotations
