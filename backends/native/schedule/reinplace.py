@@ -22,14 +22,20 @@ from ..ir.products import Product
 from ..ir.program import Call, Program
 from ..ir.values import Place, Value
 
+_ATTENTION = (
+    "flash_attention_for_cpu", "fused_attention_overrideable", "flash_attention", "efficient_attention",
+    "cudnn_attention",
+)  # fmt: skip
 _NEVER_RAISE = frozenset(
     (
-        "addmm", "baddbmm", "bmm", "mm", "convolution", "convolution_backward", "native_dropout", "bernoulli_", "rand",
-        "randn",
-        "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_fused_attention_overrideable",
+        "addmm", "_addmm_activation", "baddbmm", "bmm", "mm", "mm_in_rows", "addmv", "mv", "dot",
+        "convolution", "convolution_backward", "native_dropout", "bernoulli_", "rand", "randn", "rand_like",
+        "randn_like", "sort", "topk", "cumsum", "grid_sampler_2d", "_fft_c2c", "_fft_r2c", "_fft_c2r",
+        "native_batch_norm", "native_group_norm", "native_layer_norm", "mkldnn_rnn_layer", "_cudnn_rnn", "attention",
+        *(f"_scaled_dot_product_{name}{suffix}" for name in _ATTENTION for suffix in ("", "_backward")),
     )
 )  # fmt: skip
-"""Operators of torch that raise no error that depends on data, and mostly run in calls."""
+"""Operators of torch, and of ours, that raise no error that depends on data, and mostly run in calls."""
 
 
 def reinplace(program: Program) -> None:

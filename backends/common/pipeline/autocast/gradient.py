@@ -32,4 +32,5 @@ class _Cast(torch.autograd.Function):
 
 def cast_of(weight: torch.Tensor, cast: torch.Tensor) -> torch.Tensor:
     """``cast``, which autocast has made of ``weight``: what depends on it has a gradient with respect to ``weight``."""
-    return _Cast.apply(weight, cast)  # type: ignore[no-any-return]
+    found: torch.Tensor = _Cast.apply(weight, cast)
+    return found

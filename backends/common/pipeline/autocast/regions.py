@@ -362,19 +362,21 @@ def _casts_of(
     with _Product() as product:
         for device in {weight.device for weight, _ in wanted}:
             kept[device] = _from_cache(product, _anchor(device)).__dict__.setdefault("torchmux_casts", {})
-    found = [kept[weight.device].get(id(weight)) for weight, _ in wanted]
-    missing = [n for n, (weight, _) in enumerate(wanted) if found[n] is None or found[n][0] is not weight]
+    casts = {}
+    for n, (weight, _) in enumerate(wanted):
+        found = kept[weight.device].get(id(weight))
+        if found is not None and found[0] is weight:
+            casts[n] = found[1]
+    missing = [n for n in range(len(wanted)) if n not in casts]
     made = together(missing) if missing else {}
     if len(made) < len(missing):
         with _Product() as product:
             made.update((n, _from_cache(product, wanted[n][0])) for n in missing if n not in made)
     for n, cast in made.items():
-        weight = wanted[n][0]
-        found[n] = weight, cast
+        weight, casts[n] = wanted[n][0], cast
         if _is_kept(weight):
             kept[weight.device][id(weight)] = weight, cast
-    casts = [each[1] for each in found if each is not None]
-    return [c if c.dtype is dtype else w.to(dtype) for c, (w, dtype) in zip(casts, wanted, strict=True)]
+    return [casts[n] if casts[n].dtype is dtype else w.to(dtype) for n, (w, dtype) in enumerate(wanted)]
 
 
 def _anchor(device: torch.device) -> torch.Tensor:

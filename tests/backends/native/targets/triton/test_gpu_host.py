@@ -334,3 +334,23 @@ def test_a_large_tensor_is_made_when_it_is_needed(made) -> None:
     host = made(late, (2048, 2048), (2048, 2048), (2048,), matmul="library").head["python"]
     launch = re.search(r"launch\d+\(.*at_in2", host)
     assert launch is not None and host.count("torch.mm(", 0, launch.start()) == 2
+
+
+@pytest.mark.parametrize("kernel", ["cudnn", "flash", "efficient"])
+def test_attention_reads_a_cache_that_was_written_in_place(made, kernel) -> None:
+    """It raises nothing, so what it needs may be written before; else the cache is copied, and back."""
+    aten = torch.ops.aten
+
+    def step(cache: torch.Tensor, new: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        written = aten.slice_scatter(cache, new, 2, 5, 6)
+        if kernel == "flash":
+            result = aten._scaled_dot_product_flash_attention(query, written, written)[0]
+        elif kernel == "cudnn":
+            result = aten._scaled_dot_product_cudnn_attention(query, written, written, None, False)[0]
+        else:
+            result = aten._scaled_dot_product_efficient_attention(query, written, written, None, False)[0]
+        aten.copy_.default(cache, written)
+        return result
+
+    host = made(step, (2, 4, 64, 32), (2, 4, 1, 32), (2, 4, 1, 32)).head["python"]
+    assert host.count("launch") == 1 and "arena" not in host
