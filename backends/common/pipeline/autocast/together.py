@@ -29,8 +29,7 @@ class _Memory:
     """Memory for the cast of one weight to one dtype; shared by all graphs that use the weight."""
 
     def __init__(self, weight: torch.Tensor, dtype: torch.dtype) -> None:
-        with torch.inference_mode(False):
-            self._tensor = torch.empty_like(weight, dtype=dtype, requires_grad=False)  # laid out like the cast
+        self._tensor = torch.empty_like(weight, dtype=dtype, requires_grad=False)  # laid out like the cast
         self.weight = weakref.ref(weight)
         self.stream = _stream(weight)
         self.is_alike = self._tensor.stride() == weight.stride()
@@ -63,7 +62,7 @@ class Together:
         stream = _stream(args[self._wanted[0][0]])
         if stream is None:
             return {}
-        with _lock, torch.no_grad():
+        with _lock, torch.inference_mode(False), torch.no_grad():
             for n in missing:
                 weight = args[self._wanted[n][0]]
                 if internals.weak_count(weight) != 1:
