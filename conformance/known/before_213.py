@@ -1,7 +1,7 @@
 """What torch's own compiler gets wrong on a CPU before torch 2.13, beside what it does later, too.
 
-Each was seen under ``torch.compile`` as well, but for ``each_distribution`` and ``recurrent``, which show the same order
-of draws and results that share memory only together with what else their case does.
+Each was seen under ``torch.compile`` as well, but for ``each_distribution`` and ``recurrent``: they show the same order
+of draws, and the same results that share memory, only together with what else their case does.
 """
 
 from __future__ import annotations
