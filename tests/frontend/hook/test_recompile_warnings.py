@@ -25,7 +25,7 @@ def on_numbers(x, n):
         (lambda x, table: x * len(table), [{"a": 1}, {"b": 1}, {"c": 1}], "table has", "containers of one size"),
         (lambda x, fn: x + fn(x), [torch.sin, torch.cos, torch.tan], ".sin", "make it once"),
         (on_numbers, [1, 2, 3], "n == 1", "Python reads this number"),
-        (lambda x, n: x * int(n + 1), [np.int64(1), np.int64(2), np.int64(3)], "n == np.int64(1)", "keeps it as a"),
+        (lambda x, n: x * hash(n), [np.int64(1), np.int64(2), np.int64(3)], "n == np.int64(1)", "keeps it as a"),
         (lambda x, y: x + y, [X, X.double(), X.int()], "dtype", "convert dtype"),
     ],
 )  # fmt: skip
