@@ -90,22 +90,22 @@ def test_what_is_the_same_for_no_elements_is_not_read() -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 def test_a_part_behind_torch_is_given_the_sizes_that_its_inputs_do_not_show(training, monkeypatch) -> None:
-    """All that the part takes is as long as what a convolution has made, a quotient of the input's size."""
+    """What it makes is a quotient of the size of the graph's input, as is all that it takes."""
     supports = Native.supports
 
     def without_erfinv(native: Native, node: torch.fx.Node) -> Any:
         return "torch has it" if node.target is torch.ops.aten.erfinv.default else supports(native, node)
 
     monkeypatch.setattr(Native, "supports", without_erfinv)
-    convolution = torch.nn.Conv1d(2, 3, 3, stride=2, padding=1)
+    first, second = torch.nn.Conv2d(2, 3, 3, stride=2, padding=1), torch.nn.Conv2d(3, 3, 3, stride=2)
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        y = torch.erfinv(torch.tanh(convolution(x)) / 2)
-        return torch.softmax(y, -1) * y.shape[-1]
+        y = second(torch.erfinv(torch.tanh(first(x)) / 2))
+        return torch.softmax(y.flatten(2), -1) * y.shape[-1]
 
     compiled = torchmux.compile(function, backend="native", dynamic=True)
-    for length in (10, 11, 16):
-        x = torch.randn(2, 2, length, requires_grad=training)
+    for height, width in ((18, 20), (19, 23), (33, 27)):
+        x = torch.randn(2, 2, height, width, requires_grad=training)
         found, expected = compiled(x), function(x)
         torch.testing.assert_close(found, expected)
         if training:

@@ -581,3 +581,13 @@ def case_reflected_operator_of_tensor(x):
     y = x
     y += Appended(2)
     return x, len(y)
+
+
+class Flags(enum.IntFlag):
+    A = 1
+    B = 2
+
+
+@case(one_graph=True, inputs=lambda: (tensor(), Flags.A))
+def case_combinations_of_flags_as_numbers(x, flag):
+    return x * (flag & Flags.B), x + (flag | Flags.B), x - flag

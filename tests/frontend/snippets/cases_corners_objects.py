@@ -595,13 +595,3 @@ def case_arithmetic_protocols(x, a, s):
 def case_weak_reference(x, p):
     ref = weakref.ref(p)
     return x + 1, ref() is p
-
-
-class Flags(enum.IntFlag):
-    A = 1
-    B = 2
-
-
-@case(one_graph=True, inputs=lambda: (tensor(), Flags.A))
-def case_combinations_of_flags_as_numbers(x, flag):
-    return x * (flag & Flags.B), x + (flag | Flags.B), x - flag

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from torchmux import torch_internals as internals
+
+from .memory import Memory, memory_for
 
 Copies = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], None]
 """Writes tensors, rounded, into others, as ``torch._foreach_copy_`` does."""
@@ -30,31 +31,7 @@ LARGE = 1 << 14
 _product = torch.ops.aten.mm.default
 _cast = torch.ops.aten._to_copy.default
 
-_all: weakref.WeakValueDictionary[tuple[int, torch.dtype], _Buffer] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
-
-
-class _Buffer:
-    """Memory for the cast of one weight to one dtype; shared by all graphs that use the weight."""
-
-    def __init__(self, weight: torch.Tensor, dtype: torch.dtype) -> None:
-        made = torch.empty_like(weight, dtype=dtype, requires_grad=False)  # laid out like ``weight.to(dtype)``
-        self._weight, self._dtype = weakref.ref(weight), dtype
-        self._shape, self._strides, self._cast_strides = weight.shape, weight.stride(), made.stride()
-        self._memory = made.untyped_storage()
-        del made
-        self._unused = internals.storage_use_count(self._memory)
-
-    def fits(self, weight: torch.Tensor) -> bool:
-        is_same = self._weight() is weight
-        return is_same and self._shape == weight.shape and self._strides == weight.stride()
-
-    def lend(self) -> torch.Tensor | None:
-        """A tensor in this memory, unless there is one already; its elements are those of an earlier region."""
-        with _lock:
-            if internals.storage_use_count(self._memory) != self._unused:
-                return None
-            return internals.new_on_cpu((0,), (1,), self._dtype).set_(self._memory, 0, self._shape, self._cast_strides)
 
 
 class Buffers:
@@ -62,7 +39,7 @@ class Buffers:
 
     def __init__(self, wanted: Sequence[tuple[int, torch.dtype]], casting: Callable[[], Copies | None]) -> None:
         self._wanted, self._casting = wanted, casting
-        self._buffers: list[_Buffer | None] = [None] * len(wanted)
+        self._buffers: list[Memory | None] = [None] * len(wanted)
 
     def fill(self, args: Sequence[Any]) -> dict[int, torch.Tensor]:
         """Casts of large weights of which torch's cache had none and now has these, by positions in ``wanted``."""
@@ -72,7 +49,8 @@ class Buffers:
         for n, (at, dtype) in enumerate(self._wanted):
             weight = args[at]
             if weight.numel() >= LARGE and internals.weak_count(weight) == 1:
-                cast = self._buffer(n, weight, dtype).lend()
+                with _lock:
+                    cast = self._buffer(n, weight, dtype).lend()
                 if cast is not None:
                     weights[n], casts[n] = weight, cast
         if not casts:
@@ -85,14 +63,10 @@ class Buffers:
     def _copies(self) -> Copies:
         return self._casting() or torch._foreach_copy_
 
-    def _buffer(self, n: int, weight: torch.Tensor, dtype: torch.dtype) -> _Buffer:
+    def _buffer(self, n: int, weight: torch.Tensor, dtype: torch.dtype) -> Memory:
         found = self._buffers[n]
         if found is None or not found.fits(weight):
-            found = _all.get((id(weight), dtype))
-            if found is None or not found.fits(weight):
-                with torch.inference_mode(False):
-                    found = _all[id(weight), dtype] = _Buffer(weight, dtype)
-            self._buffers[n] = found
+            found = self._buffers[n] = memory_for(weight, dtype)
         return found
 
 

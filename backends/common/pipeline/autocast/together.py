@@ -13,7 +13,6 @@ since.  Casts that eager has made before are used (``regions``).
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,31 +20,9 @@ import torch
 
 from torchmux import torch_internals as internals
 
-_all: weakref.WeakValueDictionary[tuple[int, torch.dtype], _Memory] = weakref.WeakValueDictionary()
+from .memory import Memory, memory_for
+
 _lock = threading.Lock()
-
-
-class _Memory:
-    """Memory for the cast of one weight to one dtype; shared by all graphs that use the weight."""
-
-    def __init__(self, weight: torch.Tensor, dtype: torch.dtype) -> None:
-        self._tensor = torch.empty_like(weight, dtype=dtype, requires_grad=False)  # laid out like the cast
-        self.weight = weakref.ref(weight)
-        self.stream = _stream(weight)
-        self.is_alike = self._tensor.stride() == weight.stride()
-        self._shape, self._strides = weight.shape, weight.stride()
-        self._storage = self._tensor.untyped_storage()
-        self._unused = internals.storage_use_count(self._storage)
-
-    def fits(self, weight: torch.Tensor) -> bool:
-        is_same = self.weight() is weight
-        return is_same and self._shape == weight.shape and self._strides == weight.stride()
-
-    def lend(self, stream: int) -> torch.Tensor:
-        """A tensor in this memory, or if there is one already, in other memory; its elements are of no use."""
-        if self.stream != stream or internals.storage_use_count(self._storage) != self._unused:
-            return torch.empty_like(self._tensor)
-        return self._tensor.detach()
 
 
 class Together:
@@ -53,7 +30,7 @@ class Together:
 
     def __init__(self, wanted: Sequence[tuple[int, torch.dtype]], *, is_symbolic: bool) -> None:
         self._wanted, self._is_symbolic = wanted, is_symbolic
-        self._memory: list[_Memory | None] = [None] * len(wanted)
+        self._memory: list[Memory | None] = [None] * len(wanted)
 
     def casts(self, args: Sequence[Any], missing: Sequence[int]) -> dict[int, torch.Tensor]:
         """The casts of weights that torch has not cast in this region, of the positions ``missing`` in ``wanted``."""
@@ -69,9 +46,14 @@ class Together:
                     continue
                 memory = self._memory[n]
                 if memory is None or memory.weight() is not weight or self._is_symbolic:
-                    memory = self._memory[n] = self._found(weight, self._wanted[n][1])
-                answer[n] = cast = memory.lend(stream)
-                if memory.is_alike:
+                    memory = self._memory[n] = memory_for(weight, self._wanted[n][1])
+                cast = memory.lend() if memory.stream in (None, stream) else None
+                if cast is None:
+                    cast = torch.empty_like(memory.tensor)
+                else:
+                    memory.stream = stream
+                answer[n] = cast
+                if cast.stride() == weight.stride():
                     plain[0].append(cast)
                     plain[1].append(weight)
                 else:
@@ -79,12 +61,6 @@ class Together:
             if plain[0]:
                 torch._foreach_copy_(*plain)
         return answer
-
-    def _found(self, weight: torch.Tensor, dtype: torch.dtype) -> _Memory:
-        found = _all.get((id(weight), dtype))
-        if found is None or not found.fits(weight):
-            found = _all[id(weight), dtype] = _Memory(weight, dtype)
-        return found
 
 
 def _stream(weight: torch.Tensor) -> int | None:

@@ -77,8 +77,6 @@ def by_model(program: Program) -> Choice:
         has_pass = _has_pass(program, candidate)
         if step.rows * step.columns < _LEAST_ELEMENTS or not (has_pass or ragged):
             return ()
-        if model.has_few_rows(step) and not ragged:
-            return ()
         first = ways(step)[0]
         library = model.by_library(step, first, ragged=ragged) + (model.of_pass(step) if has_pass else 0)
         return (first,) if model.of_kernel(step, first) < _GAIN * library else ()
@@ -93,16 +91,14 @@ def _side_by_side(program: Program, finished: Sequence[Candidate]) -> dict[Candi
         steps = {s: shapes.small_tiles_of_products(s.rows, s.columns, s.terms) for s in (c.step for c in group)}
         library = sum(model.by_library(step, shape) for step, shape in steps.items())
         library += sum(model.of_pass(c.step) for c in group if _has_pass(program, c))
-        is_tiled = not any(map(model.has_few_rows, steps))
-        if is_tiled and model.are_small(steps.values()) and model.side_by_side(steps) < _GAIN * library:
+        if model.are_small(steps.values()) and model.side_by_side(steps) < _GAIN * library:
             found.update((candidate, (steps[candidate.step],)) for candidate in group)
     return found
 
 
 def _best(ways: Sequence[Division]) -> Division | None:
     """The fastest way to divide a product, if it is faster than the library."""
-    suited = [way for way in ways if model.are_small(way.step.shapes) and not model.has_few_rows(way.step)]
-    small = [(model.in_parts(way.step, way.step.shapes[0]), way) for way in suited]
+    small = [(model.in_parts(way.step, way.step.shapes[0]), way) for way in ways if model.are_small(way.step.shapes)]
     time, best = min(small, key=lambda each: each[0], default=(0.0, None))
     if best is None or time >= _GAIN * model.by_library(best.step, best.step.shapes[0]):
         return None

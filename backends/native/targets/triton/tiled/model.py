@@ -39,14 +39,6 @@ _SMALL_TURN, _LIBRARY_TERM = 0.15e-6, 0.11e-6 / 64
 _TO_PROGRAMS = 9e12
 """So many bytes all programs together get from the second cache in a second."""
 
-_FEW_ROWS = 32
-"""Products of fewer rows read a matrix once, for which a library has kernels of 8 or 16 rows, and more programs."""
-
-
-def has_few_rows(step: FinishedProduct) -> bool:
-    """Whether most of a tile of ours would be empty, as in computing the next token of a few texts."""
-    return step.rows < _FEW_ROWS
-
 
 def are_small(found: Iterable[Shape]) -> bool:
     """Whether all programs are computed at a time."""
