@@ -1,4 +1,4 @@
-"""Memory for the casts of weights that is used again in each region of autocast.
+"""Casts of large weights on a CPU, in memory that is used again in each region of autocast.
 
 Torch makes each cast in fresh memory, and drops it when the region is left.  For large weights, the page faults of that
 take longer than the conversions.  Here a weight has a buffer that outlives regions, and takes its cast again as soon as
