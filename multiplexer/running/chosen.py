@@ -66,6 +66,7 @@ class Choice:
     state: str = "auto has not decided yet; eager runs the graph meanwhile"
     lost: list[str] = field(default_factory=list)
     pending: bool = False  # whether a thread decides
+    follows: Choice | None = None  # whose code runs until there is a decision
     slow: float = 0.0  # seconds that a call took when it was measured again for that
 
     @property
@@ -202,7 +203,7 @@ class Chosen:
                 return self._gm.forward if beside is None else self._runs[beside]
             choice = self._open(bucket)
             if beside is not None:
-                other = self._choices[beside]
+                other = choice.follows = self._choices[beside]
                 self._use(choice, other.code, f"auto has not decided yet; what runs {other.words} runs meanwhile")
         self._settle_in_a_call(choice, inputs)
         return self._runs[bucket]
@@ -287,6 +288,7 @@ class Chosen:
             log.info("auto: %s leads, but does not compile here: %s", row.candidate, error)
             return False
         state = f"auto has not decided yet; {row.candidate}, the best so far, runs the graph meanwhile"
+        choice.follows = None
         self._use(choice, code, state)
         log.info("auto: %s runs the graph until the decision falls", row.candidate)
         return True
@@ -340,6 +342,9 @@ class Chosen:
             if report is not self.report:
                 report.chosen = self.report.chosen
             self._tell(report)
+            for other in self._choices.values():
+                if other.follows is choice and other.decision is None:  # a decision comes before its code
+                    self._use(other, code)
 
     def _publish(self, bucket: Key, run: Run) -> None:
         self._runs[bucket] = run

@@ -9,6 +9,7 @@ import torch
 
 import torchmux
 from torchmux.multiplexer.running.buckets import Conditions, Sizes, nearest
+from torchmux.multiplexer.running.code import Codes
 
 from .conftest import decision, report_of, until
 
@@ -103,6 +104,34 @@ def test_each_bucket_has_a_decision_and_all_share_the_code(backend, decide) -> N
     for line in ("in 5 to 8: auto chose small", "in 65 to 128: auto chose large", "in 513 to 1024: auto chose small"):
         assert line in notes
     assert len(torchmux.report(compiled).graphs) == 1
+
+
+def test_a_new_bucket_gets_the_code_that_the_nearest_still_compiles(backend, decide, monkeypatch) -> None:
+    own = backend("own")
+    is_asked, goes_on, is_over = threading.Event(), threading.Event(), threading.Event()
+    waits = iter([lambda: True, lambda: is_over.wait(60)])
+
+    def make(lead, check):
+        assert next(waits)()
+        return decision("own")
+
+    def held(codes, row, **options):
+        is_asked.set()
+        assert goes_on.wait(60)
+        return afterwards(codes, row, **options)
+
+    decide(make)
+    afterwards = Codes.afterwards
+    monkeypatch.setattr(Codes, "afterwards", held)
+    compiled = torchmux.compile(lambda x: x.sin(), backend="auto", dynamic=True)
+    compiled(torch.randn(6))
+    assert is_asked.wait(60)
+    compiled(torch.randn(100))  # the nearest bucket has a decision, and no code yet
+    assert own.calls == 0
+    goes_on.set()
+    until(lambda: compiled(torch.randn(100)) is not None and own.calls)
+    assert "in 65 to 128: auto has not decided yet" in "\n".join(report_of(compiled).notes)
+    is_over.set()
 
 
 def test_two_buckets_of_a_graph_wait_at_most(backend, decide) -> None:

@@ -97,7 +97,7 @@ def test_code_is_tried_out_but_beside_a_process_group(backend, decide, monkeypat
         compiled = torchmux.compile(torch.nn.Linear(4, 4), backend="auto")
         compiled(torch.randn(3, 4))
         until(lambda compiled=compiled, name=f"own{tried}": report_of(compiled).backend == name)
-        assert own.calls == tried
+        assert own.trials == tried
 
 
 def test_a_graph_that_is_gone_is_not_compiled(backend, decide) -> None:
