@@ -204,8 +204,8 @@ def _div(ctx: Context, a: Any, b: Any) -> Value:
 
 
 def _by_integers(op: str, x: Node, y: Node) -> Node:
-    """Integer division by numbers of which none may be 0, which is verified as indices are."""
-    if y.op == "const":
+    """Integer division by numbers of which none may be 0, which is verified as indices are where it can be."""
+    if y.op == "const" or _is_never_zero(y):
         return binary(op, x, y)
     is_zero = compare("eq", y, _like(y, 0))
     wide = functools.partial(const, dtype=torch.int64)
@@ -213,12 +213,18 @@ def _by_integers(op: str, x: Node, y: Node) -> Node:
     return binary("add", binary(op, x, where(is_zero, _like(y, 1), y)), ops.cast(verified, x.dtype))
 
 
+def _is_never_zero(divisor: Node) -> bool:
+    low, high = ranges.of(divisor)
+    return low > 0 or high < 0
+
+
 def _divisible(ctx: Context, divisor: Any) -> None:
-    """Refuse to divide integers by a tensor on other devices, where torch raises nothing for 0."""
+    """Refuse to divide integers by what may be 0 on other devices, where torch raises nothing for it."""
     if ctx.val.device.type == "cpu" or ctx.dtype.is_floating_point or not isinstance(divisor, Value):
         return
-    if divisor.at(divisor.variables()).op != "const":
-        raise Unsupported("integer division by a tensor on a GPU, which gives whatever it gives for 0")
+    element = divisor.at(divisor.variables())
+    if element.op != "const" and not _is_never_zero(element):
+        raise Unsupported("integer division by what may be 0 on a GPU, which gives whatever it gives for 0")
 
 
 def floor_divide(x: Node, y: Node) -> Node:

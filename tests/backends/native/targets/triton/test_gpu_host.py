@@ -354,3 +354,14 @@ def test_attention_reads_a_cache_that_was_written_in_place(made, kernel) -> None
 
     host = made(step, (2, 4, 64, 32), (2, 4, 1, 32), (2, 4, 1, 32)).head["python"]
     assert host.count("launch") == 1 and "arena" not in host
+
+
+def test_integers_are_divided_by_what_is_never_zero(made) -> None:
+    """torch raises nothing for 0 on a GPU, and gives whatever it gives."""
+
+    def halved(x: torch.Tensor, least: int) -> torch.Tensor:
+        numbers = x.long()
+        return numbers // numbers.clamp(min=least) % (numbers.clamp(0, 9) + 1)
+
+    assert "floor_divide" not in made(lambda x: halved(x, 1), (4, 30)).head["python"]
+    assert made(lambda x: halved(x, 0), (4, 30)) is None  # but the reason
