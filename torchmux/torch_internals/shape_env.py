@@ -10,17 +10,31 @@ from typing import Any
 
 import torch
 
+from .rounded_sizes import RoundedSizes
+
 _located_shape_env: Any = None
 
 
 def located_shape_env() -> Any:
-    """A ShapeEnv that asks us for the line of the program instead of walking the Python stack for each guard."""
+    """A ShapeEnv that asks us for the line of the program instead of walking the Python stack for each guard.
+
+    What it has for a symbol or an expression of symbols is in the form of :class:`RoundedSizes`.
+    """
     global _located_shape_env
     if _located_shape_env is None:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv, SLoc
 
         class LocatedShapeEnv(ShapeEnv):
             where: Callable[[], str] | None = None
+
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **options)
+                self._shortest = RoundedSizes()
+                # torch asks for what stands in place of an expression as soon as this is not zero.
+                self._replacements_version_counter = 1
+
+            def replace(self, expr: Any) -> Any:
+                return self._shortest(super().replace(expr))
 
             def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[Any, str]:
                 return SLoc("", self.where() if self.where is not None else None), ""
