@@ -16,6 +16,7 @@ PROGRAMS = {
     "a product by factors": (lambda h, w: h * w * h * 6 // (w * h), "6*h"),
     "a sum by a factor": (lambda h, w: (h * h + h * w) // h, "h + w"),
     "a product that has too few": (lambda h, w: (h * w) // (w * w), "((h*w)//(w**2))"),
+    "a power by its base": (lambda h, w: h**w // h, None),
     "rounded up": (lambda h, w: padded(h), "4*(((h + 3)//4))"),
     "by a negative number": (lambda h, w: w + h + -h % 8, "w + 8*(((h + 7)//8))"),
     "half of it, rounded up": (lambda h, w: padded((h + 1) // 2), None),

@@ -43,9 +43,10 @@ class RoundedSizes:
         for term in _terms(expr.args[0]):
             factors = term.as_powers_dict()
             for factor, power in divisor.items():
-                if factor.is_number or not power.is_Integer or factors.get(factor, 0) < power:
+                left = factors.get(factor, 0) - power
+                if factor.is_number or not left.is_Integer or left < 0:
                     return expr
-                factors[factor] -= power
+                factors[factor] = left
             terms.append(_product(factors))
         return sum(terms)
 
