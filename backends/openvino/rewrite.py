@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Graph, Node
 
@@ -248,6 +250,30 @@ def _dimensions(dims: Sequence[Any], node: Node) -> set[int]:
     return {d % count for d in dims[0]} if dims and dims[0] and count else set(range(count))
 
 
+def _keep_from_gelu(graph: Graph, node: Node) -> None:
+    """Turn the signs around a hyperbolic tangent that may stand in GELU with other numbers.
+
+    OpenVINO takes any numbers that are near those of GELU for them.
+    """
+    if node.args[0].target not in _PRODUCTS:
+        return
+    pending, seen, numbers = [node.args[0]], set(), set()
+    while pending:
+        found = pending.pop()
+        if found in seen or found.target not in _ARITHMETIC:
+            continue
+        seen.add(found)
+        given = [a for a in (*found.args, *found.kwargs.values()) if isinstance(a, (int, float)) and a != 3]
+        numbers.update(float(np.float32(a)) for a in given)
+        pending += found.all_input_nodes
+    if numbers == _OF_GELU or not any(n.target in _SUMS for n in seen):
+        return
+    with graph.inserting_before(node):
+        turned = graph.call_function(_aten.neg.default, (node.args[0],))
+        same = graph.call_function(_aten.tanh.default, (turned,))
+    node.target, node.args = _aten.neg.default, (same,)
+
+
 def _spare_broadcasts_of_nothing(graph: Graph, node: Node) -> None:
     """Leave out a broadcast to a tensor of no dimension, which ends the process in OpenVINO's compiler."""
     value = node.meta["val"]
@@ -259,6 +285,10 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, Node) and value.meta["val"].is_floating_point()
 
 
+_PRODUCTS = frozenset((_aten.mul.Tensor, _aten.div.Tensor))
+_SUMS = frozenset((_aten.add.Tensor, _aten.sub.Tensor))
+_ARITHMETIC = _PRODUCTS | _SUMS | {_aten.pow.Tensor_Scalar, _aten.neg.default}
+_OF_GELU = {float(np.float32(math.sqrt(2 / math.pi))), float(np.float32(0.044715))}
 _SCATTERS = frozenset((_aten.slice_scatter.default, _aten.select_scatter.default))
 _MEANS = _aten.mean.dim, _aten.mean.default
 _STATISTICS = frozenset((*_MEANS, _aten.var.correction, _aten.var_mean.correction, _aten.std.correction))
@@ -299,6 +329,7 @@ _RULES = {
     _aten.expand.default: _spare_broadcasts_of_nothing,
     _aten.abs.default: _spell_out_known_sizes,
     _aten.erf.default: _keep_all_digits,
+    _aten.tanh.default: _keep_from_gelu,
     _aten.scaled_dot_product_attention.default: _repeat_shared_heads,
     _aten.index.Tensor: _count_from_the_front,
     _aten.cumsum.default: _count_in_integers,

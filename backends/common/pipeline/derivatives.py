@@ -245,7 +245,7 @@ class Derivatives:
 
     def _again(self, ctx: Any, boxed: Sequence[Any], what: str = _AGAIN) -> tuple[torch.Tensor | None, ...]:
         """The gradients of all inputs, as functions of the inputs and of the gradients of the results."""
-        gradients = list(_unboxed(boxed))
+        gradients = self.tangents.without_made_up(_unboxed(boxed))
         inputs, random = self._inputs_of(ctx, gradients, what)
         with torch.enable_grad(), contextlib.ExitStack() as stack:
             for kind, dtype, enabled in self._autocast:

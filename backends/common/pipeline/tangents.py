@@ -11,7 +11,7 @@ loss that a model returns.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -61,13 +61,14 @@ class Tangents:
             return forward
 
         def call(*args: Any) -> Sequence[Any]:
+            outside = _nodes(args) if self._positions is None else {}
             results = forward(*args)
             if self._positions is None:
-                self._find(results)
+                self._find(results, outside)
             if self._positions:
-                node = results[self._shown_by].grad_fn
-                if node is not None:
-                    node.register_prehook(self._note)
+                made = _made_by(results[self._shown_by])
+                if made is not None:
+                    made[0].register_prehook(self._note)
             return results
 
         return call
@@ -82,21 +83,46 @@ class Tangents:
         self._now.missing = ()
         return found
 
-    def _find(self, results: Sequence[Any]) -> None:
+    def without_made_up(self, gradients: Sequence[Any]) -> list[Any]:
+        """The gradients that autograd's node gets, with None for those that AOTAutograd made up."""
+        positions = self._positions or ()
+        missing = {positions[tangent] for tangent in self.missing()} if positions else ()
+        return [None if at in missing else gradient for at, gradient in enumerate(gradients)]
+
+    def _find(self, results: Sequence[Any], outside: Mapping[Any, Any]) -> None:
         """Where autograd's node has its tangents.
 
-        Views of one another, and inputs that were changed, depend on that node through others, and are not changed.
+        Results that are inputs, or views of them, lead to nodes ``outside``, or to none.  If the graph changes inputs,
+        these also have tangents, and no other choice is made.
         """
-        made = {i: v for i, v in enumerate(results) if isinstance(v, torch.Tensor) and v.grad_fn is not None}
-        if not made:
+        nodes = {node: found for node, found in _nodes(results).items() if node not in outside}
+        if not nodes:
             return  # a call that records no gradients
-        nodes = {v.grad_fn for v in made.values()}
-        positions = tuple(sorted({v.output_nr for v in made.values()}))
-        self._positions = positions if len(nodes) == 1 and len(positions) == self.count else ()
-        self._shown_by = next(iter(made))
+        found = next(iter(nodes.values()))
+        self._positions = tuple(sorted(found)) if len(nodes) == 1 and len(found) == self.count else ()
+        self._shown_by = next(iter(found.values()))
 
     def _note(self, gradients: Sequence[torch.Tensor | None]) -> None:
         self.note(tuple(i for i, p in enumerate(self._positions or ()) if gradients[p] is None))
+
+
+def _made_by(value: Any) -> tuple[Any, int] | None:
+    """The node of an ``autograd.Function`` that made a tensor, directly or through views, and as which result."""
+    node, number = getattr(value, "grad_fn", None), getattr(value, "output_nr", 0)
+    while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
+        if len(node.next_functions) != 1:
+            return None
+        ((node, number),) = node.next_functions
+    return None if node is None else (node, number)
+
+
+def _nodes(values: Sequence[Any]) -> dict[Any, dict[int, int]]:
+    """The nodes that made these tensors: for each of their results, the first of the ``values`` that it leads to."""
+    nodes: dict[Any, dict[int, int]] = {}
+    for at, value in enumerate(values):
+        if isinstance(value, torch.Tensor) and (made := _made_by(value)) is not None:
+            nodes.setdefault(made[0], {}).setdefault(made[1], at)
+    return nodes
 
 
 class Backward:

@@ -17,10 +17,19 @@ def shared(x, y):
     return both.sqrt(), both + x, torch.cat([x.sqrt(), y]), y.unbind()[0]
 
 
-def gradients(function, use):
+def beside_a_part_of_an_input(x, y):
+    return x.sqrt(), y * 3, x[1:], y
+
+
+def parts_of_one(x, y):
+    both = (x + 1).sqrt()
+    return both[1:], y.sqrt(), both[:1]
+
+
+def gradients(function, use, **keywords):
     x, y = torch.tensor([0.0, 4.0], requires_grad=True), torch.tensor([0.0, 2.0], requires_grad=True)
     results = function(x, y)
-    torch.autograd.backward([results[p] for p in use], [torch.ones_like(results[p]) for p in use])
+    torch.autograd.backward([results[p] for p in use], [torch.ones_like(results[p]) for p in use], **keywords)
     return x.grad, y.grad
 
 
@@ -32,13 +41,16 @@ def same(found, expected):
 
 @pytest.mark.parametrize(
     ("function", "use"),
-    [(separate, (0,)), (separate, (1,)), (separate, (0, 1)), *((shared, (p,)) for p in range(4)), (shared, (1, 3))],
+    [(separate, (0,)), (separate, (1,)), (separate, (0, 1)), *((shared, (p,)) for p in range(4)), (shared, (1, 3))]
+    + [(beside_a_part_of_an_input, use) for use in ((0,), (1,), (2, 1), (3, 0), (2, 3))]
+    + [(parts_of_one, use) for use in ((0,), (1,), (0, 2))],
 )
 def test_a_part_of_the_results(function, use):
     compiled = torchmux.compile(function, backend="aot_eager")
     for chosen in (use, (0, 1), use):
-        for found, expected in zip(gradients(compiled, chosen), gradients(function, chosen), strict=True):
-            assert same(found, expected), (found, expected)
+        for keywords in ({}, {"create_graph": True}):
+            found, expected = (gradients(f, chosen, **keywords) for f in (compiled, function))
+            assert all(map(same, found, expected)), (found, expected)
 
 
 def test_compiled_code_gets_no_gradient_for_them():
