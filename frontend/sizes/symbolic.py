@@ -46,7 +46,8 @@ _PYTHONS = frozenset(
     {
         operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
         operator.neg, operator.pos, operator.abs, operator.lt, operator.le, operator.gt, operator.ge, operator.eq,
-        operator.ne,
+        operator.ne, torch.sym_max, torch.sym_min, torch.sym_float, torch.sym_int, torch.sym_not,
+        math.floor, math.ceil, math.trunc, round, *ti.symbolic_math().values(),
     }
 )  # fmt: skip
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)

@@ -57,6 +57,12 @@ def numbers_of_numpy_as_those_of_python(x, number, count):
     return x * number.item() + float(number), x.new_zeros(int(count)), count.tolist() + 1, number, count
 
 
+@case(numbers(2.5, 3.5, 4.25, 9.0))
+def branches_on_functions_of_floats(x, v):
+    y = x / (v + max(0.01, v * 2)) + math.sqrt(v * 2 - 1)
+    return y + 1 if round(v * 1.5, 1) > 2.3 and math.floor(v * 1.5) > 1 and math.sqrt(v * 3) < 9 else y
+
+
 @case(numbers(2, 3, 5, 4, 9))
 def texts_of_integers(x, n):
     made = {"name": f"step {n:03d}", "both": "%d of %s" % (n, n + 1)}  # noqa: UP031
