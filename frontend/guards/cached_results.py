@@ -60,16 +60,22 @@ class CachedResult(Source):
     follow = not_followed
 
 
+def _load(arg: Any, out: Loader) -> str:
+    if type(arg) is tuple:
+        return f"({''.join(f'{_load(each, out)}, ' for each in arg)})"
+    return out.load(arg) if isinstance(arg, Source) else out.const(arg)
+
+
 @kind
 class CachedResultOf(Source):
     """What a function behind a cache returns for numbers, of which some are loaded from where they are."""
 
     parent: Source
-    args: tuple  # with the source in the place of a number that is loaded
+    args: tuple  # with the source in the place of a number that is loaded, also in tuples
     names: tuple[str, ...]  # of the last arguments, which are passed by name
 
     def expression(self, out: Loader) -> str:
-        loaded = [out.load(arg) if isinstance(arg, Source) else out.const(arg) for arg in self.args]
+        loaded = [_load(arg, out) for arg in self.args]
         plain = len(loaded) - len(self.names)
         named = [f"{name}={value}" for name, value in zip(self.names, loaded[plain:], strict=True)]
         return f"{out.load(self.parent)}({', '.join([*loaded[:plain], *named])})"

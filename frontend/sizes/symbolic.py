@@ -211,6 +211,20 @@ class SymbolicNumbers(Tracer):
             return None
         return next((source for placeholder, source in self.inputs if placeholder is node), None)
 
+    def number_and_source(self, value: SymValue) -> tuple[Any, Any] | None:
+        """A symbolic number in this call, and where later calls find it; None if inputs do not tell."""
+        source = None if self.depends_on_data(value.sym) else self._source_of(value.node)
+        return None if source is None else (self._evaluate(value.node), source)
+
+    def is_number(self, real: Any, source: Source, value: SymValue) -> bool:
+        """Let the number that ``source`` leads to be one that the trace has computed; guarded.  False if it is not."""
+        known = self.number_and_source(value)
+        if known is None or type(known[0]) is not type(real) or known[0] != real:
+            return False
+        self.guards.equals(self._computation(operator.eq, (source, known[1])), True)
+        self._numbers[source] = value
+        return True
+
     # --- numbers that Python computes ------------------------------------------------------------------------------
 
     def computed(self, function: Callable, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value | None:

@@ -63,6 +63,28 @@ def branches_on_functions_of_floats(x, v):
     return y + 1 if round(v * 1.5, 1) > 2.3 and math.floor(v * 1.5) > 1 and math.sqrt(v * 3) < 9 else y
 
 
+@functools.lru_cache(64)
+def steps_of_a_recipe(recipe, shape, more):
+    sizes = list(shape)
+    for name, size in more:
+        sizes[recipe.places[name]] = size
+    return [*sizes[:-1], recipe.heads, sizes[-1] // recipe.heads], {0: sizes[0]}, None
+
+
+class Recipe:
+    def __init__(self):
+        self.heads, self.places = 2, {"n": 0}
+
+
+RECIPE = Recipe()
+
+
+@case(lambda: [(filled(n, 4),) for n in (2, 3, 5, 4, 9)])
+def cached_functions_of_shapes(x):
+    shape, added, _ = steps_of_a_recipe(RECIPE, x.shape, (("n", x.shape[0]),))
+    return x.reshape(shape) * added[0], shape, shape is steps_of_a_recipe(RECIPE, x.shape, (("n", x.shape[0]),))[0]
+
+
 @case(numbers(2, 3, 5, 4, 9))
 def texts_of_integers(x, n):
     made = {"name": f"step {n:03d}", "both": "%d of %s" % (n, n + 1)}  # noqa: UP031
