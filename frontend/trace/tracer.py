@@ -25,6 +25,7 @@ from ..guards.sources import Source
 from ..sizes.dynamic import DynamicDims
 from ..values.base import GraphValue, Lazy, Raised, Value
 from ..values.cells import CellValue
+from ..values.constants import SymValue
 from .effects import Effects
 
 Meaning = Callable[["Tracer", list[Value], dict[str, Value]], Value]  # what a call of the program does

@@ -137,7 +137,7 @@ class CachedFunctionValue(BuiltinValue):
         if before.maxsize is not None and before.currsize >= before.maxsize:
             raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may drop entries")
         changed = bool(tr.effects) or tr.writes_inputs()
-        if changed and (named or not knows(self.obj, plain)):
+        if changed and not knows(self.obj, plain, named):
             raise self._not_yet(plain, named)
         try:
             result = self.obj(*plain, **named)
