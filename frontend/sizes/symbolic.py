@@ -88,6 +88,7 @@ class SymbolicNumbers(Tracer):
         self._symbol_nodes: dict[Any, Any] = {}
         self._symbols: dict[Any, Any] = {}  # symbol -> its SymInt
         self._numbers: dict[Source, Value] = {}
+        self._formulas: dict[str, Callable] = {}  # by their text
         self._computations: dict[Any, Source] = {}
         self._origins: dict[Any, str] = {}  # unbacked symbol -> the operator and line that it comes from
 
@@ -272,10 +273,28 @@ class SymbolicNumbers(Tracer):
             return None
         if (source := self.number_source(node)) is not None:
             return source
-        if node.op != "call_function" or node.target is operator.getitem or node.kwargs:
+        if node.op == "call_method" or node.target is operator.getitem:
+            return self._source_of_size(node.meta.get("example_value"))
+        if node.op != "call_function" or node.kwargs:
             return None
         operands = tuple(self._source_of(each) for each in node.args)
         return None if None in operands else self._computation(node.target, operands)
+
+    def _source_of_size(self, size: Any) -> Source | None:
+        """Where the frame finds what is read from a tensor inside the graph: it computes it from the inputs' sizes."""
+        if not isinstance(size, torch.SymInt) or size.node.hint is None:
+            return None
+        symbols = sorted(size.node.expr.free_symbols, key=str)
+        nodes = [self._symbol_nodes.get(symbol) for symbol in symbols]
+        sources = [None if node is None else self.number_source(node) for node in nodes]
+        if not sources or None in sources:
+            return None
+        text = f"lambda {', '.join(map(str, symbols))}: {ti.as_python(size.node.expr)}"
+        function = self._formulas.get(text)
+        if function is None:
+            function = self._formulas[text] = eval(text, ti.shape_guard_namespace())
+        numbers = [self._evaluate(node) for node in nodes]
+        return self._computation(function, tuple(sources)) if function(*numbers) == size.node.hint else None
 
     def _result_of(self, result: Any, computation: Source) -> Value:
         if type(result) is tuple:

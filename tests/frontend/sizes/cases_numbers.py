@@ -82,7 +82,10 @@ RECIPE = Recipe()
 @case(lambda: [(filled(n, 4),) for n in (2, 3, 5, 4, 9)])
 def cached_functions_of_shapes(x):
     shape, added, _ = steps_of_a_recipe(RECIPE, x.shape, (("n", x.shape[0]),))
-    return x.reshape(shape) * added[0], shape, shape is steps_of_a_recipe(RECIPE, x.shape, (("n", x.shape[0]),))[0]
+    y = torch.nn.functional.pad(x, (0, 4 - x.shape[0] % 2))  # whose size is read in the graph
+    wide, _, _ = steps_of_a_recipe(RECIPE, y.shape, ())
+    again, _, _ = steps_of_a_recipe(RECIPE, x.shape, (("n", x.shape[0]),))
+    return x.reshape(shape) * added[0], shape, wide, math.gcd(y.shape[1], 6), shape is again
 
 
 @case(numbers(2, 3, 5, 4, 9))
