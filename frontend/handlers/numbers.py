@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,18 +60,19 @@ for _function, _name in (
 # --- math ---------------------------------------------------------------------------------------------------------
 
 # Where Python raises ValueError instead of computing.
-_DOMAINS: dict[Any, Callable[[Any], list[Any]]] = {
-    math.sqrt: lambda x: [x >= 0],
-    math.log2: lambda x: [x > 0],
-    math.asin: lambda x: [x >= -1, x <= 1],
-    math.acos: lambda x: [x >= -1, x <= 1],
+_DOMAINS: dict[Any, list[tuple[str, int]]] = {
+    math.sqrt: [(">=", 0)],
+    math.log2: [(">", 0)],
+    math.asin: [(">=", -1), ("<=", 1)],
+    math.acos: [(">=", -1), ("<=", 1)],
 }
 
 
 def _symbolic_math(function: Any, symbolic: Any) -> None:
     def answer(tr: Tracer, value: Value) -> Value:
         if isinstance(value, SymValue) and value.pytype() is not bool:
-            if all(tr.decide(condition) for condition in _DOMAINS.get(function, lambda x: [])(value.sym)):
+            domain = _DOMAINS.get(function, [])
+            if all(tr.compare(relation, value, ConstValue(bound)).truth(tr) for relation, bound in domain):
                 return tr.emit("call_function", symbolic, [value], {})
         elif isinstance(value, TensorValue):
             value = value.call_method(tr, "__float__", [], {})

@@ -24,6 +24,7 @@ from ..values.builtin_methods import BuiltinMethodValue
 from ..values.constants import ConstValue
 from ..values.containers.sequences import ListValue, TupleValue
 from ..values.contexts import UNKNOWN_GRAD
+from ..values.descriptors import MethodValue
 from ..values.functions import FunctionValue
 from ..values.tensors import TensorValue
 from .graph_effects import writes_through_data
@@ -340,13 +341,16 @@ class _Application:
 
     # --- forward ---------------------------------------------------------------------------------------------------
 
-    def _function(self, name: str) -> FunctionValue:
-        """The static method, guarded to stay what it is."""
+    def _function(self, name: str) -> FunctionValue | MethodValue:
+        """The method of the class, guarded to stay what it is."""
         raw = self.tr.static_lookup(self.cls, name)
         value = self.tr.lift(self.cls).getattr(self.tr, name)
-        if not isinstance(raw, staticmethod) or not isinstance(value, FunctionValue):
-            raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__}.{name} is not a static method written in Python")
-        return value
+        if isinstance(raw, staticmethod) and isinstance(value, FunctionValue):
+            return value
+        if isinstance(raw, classmethod) and isinstance(value, MethodValue):
+            return value
+        what = f"{self.cls.__qualname__}.{name} is neither a static method nor a class method written in Python"
+        raise GraphBreak(breaks.REGION, what)
 
     def _roots(self) -> list[Value]:
         names = ("forward",) if self._is_default("setup_context") else ("forward", "setup_context")
@@ -435,13 +439,16 @@ class _Application:
         return run_operator(tr, autograd_function, args, fakes)
 
 
-def _unmarked(tr: Tracer, function: FunctionValue) -> tuple[Value, bool]:
+def _unmarked(tr: Tracer, function: Value) -> tuple[Value, bool]:
     """The function itself, and whether it was marked with ``once_differentiable``."""
-    if function.code is not _ONCE:
+    if isinstance(function, MethodValue):
+        inner, once = _unmarked(tr, function.function)
+        return MethodValue(inner, function.owner), once
+    if not isinstance(function, FunctionValue) or function.code is not _ONCE:
         return function, False
-    inner = function.closure[_ONCE.co_freevars.index("fn")].read(tr)
-    assert inner is not None
-    return inner, True
+    marked = function.closure[_ONCE.co_freevars.index("fn")].read(tr)
+    assert marked is not None
+    return marked, True
 
 
 def _is_outside(forward: Region, value: Any) -> bool:

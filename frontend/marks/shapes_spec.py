@@ -63,7 +63,11 @@ def shapes_of(spec: Any, model: Any) -> Shapes | None:
     """
     if spec is None:
         return None
-    from torch.fx.experimental import dynamic_spec as torchs
+    try:
+        from torch.fx.experimental import dynamic_spec as torchs
+    except ImportError:
+        why = f"shapes_spec needs torch.fx.experimental.dynamic_spec, which torch {torch.__version__} does not have."
+        raise InvalidOption(why) from None
 
     if isinstance(spec, (dict, torchs.ParamsSpec)):
         spec = torchs.ShapesSpec(spec)

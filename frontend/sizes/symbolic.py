@@ -46,7 +46,8 @@ _PYTHONS = frozenset(
     {
         operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
         operator.neg, operator.pos, operator.abs, operator.lt, operator.le, operator.gt, operator.ge, operator.eq,
-        operator.ne,
+        operator.ne, torch.sym_max, torch.sym_min, torch.sym_float, torch.sym_int, torch.sym_not,
+        math.floor, math.ceil, math.trunc, round, *ti.symbolic_math().values(),
     }
 )  # fmt: skip
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -87,6 +88,7 @@ class SymbolicNumbers(Tracer):
         self._symbol_nodes: dict[Any, Any] = {}
         self._symbols: dict[Any, Any] = {}  # symbol -> its SymInt
         self._numbers: dict[Source, Value] = {}
+        self._formulas: dict[str, Callable] = {}  # by their text
         self._computations: dict[Any, Source] = {}
         self._origins: dict[Any, str] = {}  # unbacked symbol -> the operator and line that it comes from
 
@@ -210,6 +212,20 @@ class SymbolicNumbers(Tracer):
             return None
         return next((source for placeholder, source in self.inputs if placeholder is node), None)
 
+    def number_and_source(self, value: SymValue) -> tuple[Any, Any] | None:
+        """A symbolic number in this call, and where later calls find it; None if inputs do not tell."""
+        source = None if self.depends_on_data(value.sym) else self._source_of(value.node)
+        return None if source is None else (self._evaluate(value.node), source)
+
+    def is_number(self, real: Any, source: Source, value: SymValue) -> bool:
+        """Let the number that ``source`` leads to be one that the trace has computed; guarded.  False if it is not."""
+        known = self.number_and_source(value)
+        if known is None or type(known[0]) is not type(real) or known[0] != real:
+            return False
+        self.guards.equals(self._computation(operator.eq, (source, known[1])), True)
+        self._numbers[source] = value
+        return True
+
     # --- numbers that Python computes ------------------------------------------------------------------------------
 
     def computed(self, function: Callable, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value | None:
@@ -257,10 +273,28 @@ class SymbolicNumbers(Tracer):
             return None
         if (source := self.number_source(node)) is not None:
             return source
-        if node.op != "call_function" or node.target is operator.getitem or node.kwargs:
+        if node.op == "call_method" or node.target is operator.getitem:
+            return self._source_of_size(node.meta.get("example_value"))
+        if node.op != "call_function" or node.kwargs:
             return None
         operands = tuple(self._source_of(each) for each in node.args)
         return None if None in operands else self._computation(node.target, operands)
+
+    def _source_of_size(self, size: Any) -> Source | None:
+        """Where the frame finds what is read from a tensor inside the graph: it computes it from the inputs' sizes."""
+        if not isinstance(size, torch.SymInt) or size.node.hint is None:
+            return None
+        symbols = sorted(size.node.expr.free_symbols, key=str)
+        nodes = [self._symbol_nodes.get(symbol) for symbol in symbols]
+        sources = [None if node is None else self.number_source(node) for node in nodes]
+        if not sources or None in sources:
+            return None
+        text = f"lambda {', '.join(map(str, symbols))}: {ti.as_python(size.node.expr)}"
+        function = self._formulas.get(text)
+        if function is None:
+            function = self._formulas[text] = eval(text, ti.shape_guard_namespace())
+        numbers = [self._evaluate(node) for node in nodes]
+        return self._computation(function, tuple(sources)) if function(*numbers) == size.node.hint else None
 
     def _result_of(self, result: Any, computation: Source) -> Value:
         if type(result) is tuple:

@@ -42,6 +42,7 @@ from ..values.classes import BuiltinValue, ClassValue, DisabledValue, PythonModu
 from ..values.constants import CONST_TYPES, NUMPY_NUMBERS, ConstValue, NumpyNumberValue
 from ..values.containers.deques import wrap_deque
 from ..values.containers.iterators import wrap_iterator
+from ..values.containers.keys import HashedKey
 from ..values.containers.mappings import VIEWS, wrap_dict
 from ..values.containers.proxies import wrap_proxy, wrap_view
 from ..values.containers.sequences import (
@@ -62,7 +63,7 @@ from ..values.facets.supers import wrap_super
 from ..values.functions import CodeValue, FunctionValue, PartialValue, wrap_function
 from ..values.meshes import class_value, wrap_distributed
 from ..values.modules import wrap_module
-from ..values.objects import OWN_CLASS, HashedKey, ObjectValue
+from ..values.objects import OWN_CLASS, ObjectValue
 from ..values.tensors import TensorValue, is_plain_tensor
 from .namespaces import Namespaces
 from .shared_cells import guard_cells
@@ -136,7 +137,7 @@ class Reader(Namespaces):
 
     def _wrap_const(self, obj: Any, source: Source | None) -> Value:
         if source is not None:
-            if type(obj) in (int, float) and self.wants_symbolic(obj, source):
+            if type(obj) in (int, float) and (source in self._numbers or self.wants_symbolic(obj, source)):
                 return self.number_input(obj, source)
             if type(obj) in NUMPY_NUMBERS and self.takes_numpy_number(obj, source):
                 return NumpyNumberValue(self, obj, source)

@@ -25,6 +25,7 @@ from ..guards.sources import Source
 from ..sizes.dynamic import DynamicDims
 from ..values.base import GraphValue, Lazy, Raised, Value
 from ..values.cells import CellValue
+from ..values.constants import SymValue
 from .effects import Effects
 
 Meaning = Callable[["Tracer", list[Value], dict[str, Value]], Value]  # what a call of the program does
@@ -206,6 +207,12 @@ class Symbols(Protocol):
 
     def number_source(self, node: Node) -> Source | None:
         """Where the compiled frame finds the number that a node stands for, if it is an input."""
+
+    def number_and_source(self, value: SymValue) -> tuple[Any, Any] | None:
+        """A symbolic number in this call, and where later calls find it; None if inputs do not tell."""
+
+    def is_number(self, real: Any, source: Source, value: SymValue) -> bool:
+        """Let the number that ``source`` leads to be one that the trace has computed; guarded.  False if it is not."""
 
     def computed(self, function: Callable, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value | None:
         """What a pure function gives for symbolic numbers, which the frame asks it for in each call.

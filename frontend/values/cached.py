@@ -14,10 +14,11 @@ from ..breaks import C_FUNCTION, GraphBreak
 from ..bytecode import normalize
 from ..capture.attempts import StateChanged
 from ..guards.cached_results import CachedResult, CachedResultOf, knows
-from ..guards.sources import Attr, Const
+from ..guards.computed import Computed
+from ..guards.sources import Attr, Const, Item, Source
 from .base import MISSING, Value
 from .classes import BuiltinValue
-from .constants import CONST_TYPES, SymValue
+from .constants import CONST_TYPES, ConstValue, SymValue
 from .containers.sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -86,6 +87,33 @@ def only_calculates(function: Any, within: tuple[Any, ...] = (), tensors: bool =
     return True
 
 
+def _is_symbolic(tr: Tracer, value: Value) -> bool:
+    """Whether a number is symbolic, or any in a tuple."""
+    if isinstance(value, TupleValue) and value.pytype() in (tuple, torch.Size):
+        return any(_is_symbolic(tr, item) for item in value.unpack(tr))
+    return isinstance(value, SymValue)
+
+
+def _size(*sizes: int) -> torch.Size:
+    return torch.Size(sizes)
+
+
+def _follows(tr: Tracer, real: Any, traced: Value, source: Source) -> bool:
+    """Whether a cached result is what tracing has computed.  Its symbolic numbers are from now on those computed."""
+    if isinstance(traced, SymValue):
+        return tr.is_number(real, source, traced)
+    if type(real) in CONST_TYPES:
+        return traced.is_const() and look(traced.const(tr)) == look(real)
+    if type(real) not in (tuple, list, dict) or traced.pytype() is not type(real):
+        return False
+    if len(real) != traced.length(tr).const(tr):
+        return False
+    keys = list(real) if type(real) is dict else range(len(real))
+    if not all(type(key) in CONST_TYPES for key in keys):
+        return False
+    return all(_follows(tr, real[key], traced.getitem(tr, ConstValue(key)), Item(source, key)) for key in keys)
+
+
 class CachedFunctionValue(BuiltinValue):
     """A function behind ``functools.lru_cache``: called for real, because the program gets the cache's own objects.
 
@@ -95,12 +123,13 @@ class CachedFunctionValue(BuiltinValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if any(isinstance(value, SymValue) for value in (*args, *kwargs.values())):
+        if any(_is_symbolic(tr, value) for value in (*args, *kwargs.values())):
             wrapped = getattr(self.obj, "__wrapped__", None)
             if only_calculates(wrapped):  # no program can tell a number of the cache from a new one
-                inner = tr.wrap(wrapped, None if self.source is None else Attr(self.source, "__wrapped__"))
-                return inner.call(tr, args, kwargs)
+                return self._traced(tr, args, kwargs)
             if (found := self._of_numbers(tr, wrapped, args, kwargs)) is not None:
+                return found
+            if type(wrapped) is types.FunctionType and (found := self._of_sizes(tr, args, kwargs)) is not None:
                 return found
         plain = tuple(self._key(tr, value) for value in args)
         named = {name: self._key(tr, value) for name, value in kwargs.items()}
@@ -108,7 +137,7 @@ class CachedFunctionValue(BuiltinValue):
         if before.maxsize is not None and before.currsize >= before.maxsize:
             raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may drop entries")
         changed = bool(tr.effects) or tr.writes_inputs()
-        if changed and (named or not knows(self.obj, plain)):
+        if changed and not knows(self.obj, plain, named):
             raise self._not_yet(plain, named)
         try:
             result = self.obj(*plain, **named)
@@ -118,6 +147,48 @@ class CachedFunctionValue(BuiltinValue):
             raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or Const(self.obj, self.describe())
         return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named), changed))
+
+    def _traced(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """What the function itself makes of the arguments, without the cache."""
+        inner = tr.wrap(self.obj.__wrapped__, None if self.source is None else Attr(self.source, "__wrapped__"))
+        return inner.call(tr, args, kwargs)
+
+    def _of_sizes(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+        """The cache's own containers for symbolic numbers, as inputs.  Tracing the function tells how the numbers in
+        them follow from the arguments, and guards hold them to that: they are no new symbols."""
+        given, sources = [], []
+        for value in (*args, *kwargs.values()):
+            if (found := self._number(tr, value)) is None:
+                return None
+            given.append(found[0])
+            sources.append(found[1])
+        before = tr.effects.outside, tr.op_count
+        traced = self._traced(tr, args, kwargs)
+        if (tr.effects.outside, tr.op_count) != before:
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}, which does more than compute numbers")
+        try:
+            result = self.obj(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+        except Exception as error:
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
+        path = CachedResultOf(self.source or Const(self.obj, self.describe()), tuple(sources), tuple(kwargs))
+        if not _follows(tr, result, traced, path):
+            raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}, whose cache has other results")
+        return tr.wrap(result, path)
+
+    def _number(self, tr: Tracer, value: Value) -> tuple[Any, Any] | None:
+        """An argument in this call, and where later calls find it; None for what follows from no input."""
+        if isinstance(value, SymValue):
+            return tr.number_and_source(value)
+        if not _is_symbolic(tr, value):
+            return (key := self._key(tr, value)), key
+        found = [self._number(tr, item) for item in value.unpack(tr)]
+        if None in found:
+            return None
+        items, sources = zip(*found, strict=True)  # type: ignore[arg-type]
+        if value.pytype() is tuple:
+            return items, sources
+        parent = next(each for each in sources if isinstance(each, Source))
+        return torch.Size(items), Computed(_size, sources, (), parent)
 
     def _of_numbers(self, tr: Tracer, wrapped: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
         """The cache's own tensors for symbolic numbers, as inputs: their function may be called at any time."""

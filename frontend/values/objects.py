@@ -19,6 +19,7 @@ from .base import MISSING, Raised, Value
 from .builtin_methods import call_builtin_method
 from .constants import ConstValue
 from .containers.iterators import UserIterator
+from .containers.keys import HashedKey
 from .containers.sequences import TupleValue
 from .descriptors import SLOT_WRAPPERS, bind_class_attribute, is_c_method
 from .facets import originals
@@ -57,27 +58,6 @@ def own_namespace(obj: Any) -> dict | None:
         return attribute_base(type(obj)).__getattribute__(obj, "__dict__")
     except AttributeError:
         return None
-
-
-class HashedKey:
-    """The dictionary key that an object is whose class defines ``__hash__``, and with it ``__eq__``."""
-
-    __slots__ = ("hash", "tr", "value")
-
-    def __init__(self, tr: Tracer, value: Value, hashed: int) -> None:
-        self.tr = tr
-        self.value = value
-        self.hash = hashed
-
-    def __hash__(self) -> int:
-        return self.hash  # of which CPython makes the same hash as of what the program's method returns
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, HashedKey):
-            raise GraphBreak(
-                OPERATION, f"{self.value.describe()} and an object of another kind as keys of one dictionary"
-            )
-        return self.value is other.value or self.tr.equal(self.value, other.value)
 
 
 class ObjectValue(Value):

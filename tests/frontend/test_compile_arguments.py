@@ -5,7 +5,6 @@ import typing
 
 import pytest
 import torch
-from torch.fx.experimental.dynamic_spec import IntVar, ParamsSpec, ShapesSpec, ShapeVar, TensorSpec
 
 import torchmux
 
@@ -54,37 +53,6 @@ def test_isolated_calls_share_no_code():
     assert calls(shared[1], 20).calls[0].eager == {"recompile_limit reached": 1}
     for compiled in alone:
         assert calls(compiled, 20).graph_count == 1
-
-
-def scaled(x, y):
-    return (x * 2).sum(0) + y
-
-
-@pytest.mark.parametrize("backend", ["eager", "native"])
-def test_sizes_that_nothing_may_depend_on(backend):
-    spec = {"x": TensorSpec([ShapeVar("rows", max=50), 4])}
-    for given in (ParamsSpec(spec), ShapesSpec(spec)):
-        compiled = torchmux.compile(scaled, backend=backend, shapes_spec=given)
-        for rows in (3, 1, 0, 2, 50):
-            x, y = torch.randn(rows, 4), torch.randn(4)
-            torch.testing.assert_close(compiled(x, y), scaled(x, y))
-        assert torchmux.report(compiled).graph_count == 1
-        with pytest.raises(torchmux.ConstraintViolation, match="dimension 1 of x is 4, but it is 5"):
-            compiled(torch.ones(2, 5), torch.ones(5))
-
-
-def test_what_is_no_specification():
-    rows = ShapeVar("rows")
-    for spec, message in (
-        (3, "not 3"),
-        (ParamsSpec({"z": TensorSpec([None])}), "names 'z', but the parameters are x, y"),
-        (ParamsSpec({"x": IntVar("n")}), "takes a TensorSpec, not an IntVar"),
-        (ParamsSpec({"x": TensorSpec([rows * 2])}), "each takes a ShapeVar of its own"),
-        (ParamsSpec({"x": TensorSpec([rows]), "y": TensorSpec([rows])}), "each takes a ShapeVar of its own"),
-        (ShapesSpec({"x": TensorSpec([rows])}, assumptions=[rows > 3]), "assumptions"),
-    ):
-        with pytest.raises(torchmux.InvalidOption, match=message):
-            torchmux.compile(scaled, backend="eager", shapes_spec=spec)
 
 
 def test_no_other_dynamic():

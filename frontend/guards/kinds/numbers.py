@@ -94,7 +94,7 @@ class Decides(Guard):
         parameters = ", ".join(f"a{position}" for position in range(len(self.numbers)))
         text = _text(self.tree, functions)
         lines = [f"def decides({parameters}):", f"    try: return bool({text})"]
-        lines.append("    except ArithmeticError: return None")
+        lines.append("    except (ArithmeticError, ValueError): return None")
         exec("\n".join(lines), functions)
         return f"{out.const(functions['decides'])}({', '.join(map(out.load, self.numbers))}) is {self.answer}"
 

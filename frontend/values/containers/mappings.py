@@ -16,6 +16,7 @@ from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue, SymValue, is_another
 from .iteration import IteratorValue, SequenceIterator
+from .keys import check_hash
 from .sequences import TupleValue
 from .sets import SetValue, by_hash
 
@@ -510,7 +511,9 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
             else:
                 element_source = RawItem(source, base, key) if makes_items else Item(source, key)
         key_value = tr.wrap_key(key, key_source)
-        entries[key_value.hash_key(tr)] = (key_value, Lazy(element, element_source))
+        hashed = key_value.hash_key(tr)
+        check_hash(hashed, key, obj, base)
+        entries[hashed] = (key_value, Lazy(element, element_source))
     value = DictValue(entries, source, base if raw else type(obj), obj)
     if type(obj) is collections.defaultdict:
         value.default_factory = tr.wrap(obj.default_factory, source and Attr(source, "default_factory"))

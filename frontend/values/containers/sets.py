@@ -17,6 +17,7 @@ from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue, is_another
 from .iteration import SequenceIterator
+from .keys import check_hash
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -304,6 +305,8 @@ def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> 
         # an object is read from where it is, so that it is known for the one that the program finds elsewhere
         path = None if source is None or position in fixed else Element(source, base, position)
         value = tr.wrap_key(element, path)
-        entries[value.hash_key(tr)] = value
+        hashed = value.hash_key(tr)
+        check_hash(hashed, element, obj, base)
+        entries[hashed] = value
     mirror = base.copy(obj) if source is None and _is_plain(entries) else None
     return SetValue(entries, source, base if raw else type(obj), obj, mirror)

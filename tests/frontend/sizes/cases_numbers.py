@@ -57,6 +57,37 @@ def numbers_of_numpy_as_those_of_python(x, number, count):
     return x * number.item() + float(number), x.new_zeros(int(count)), count.tolist() + 1, number, count
 
 
+@case(numbers(2.5, 3.5, 4.25, 9.0))
+def branches_on_functions_of_floats(x, v):
+    y = x / (v + max(0.01, v * 2)) + math.sqrt(v * 2 - 1)
+    return y + 1 if round(v * 1.5, 1) > 2.3 and math.floor(v * 1.5) > 1 and math.sqrt(v * 3) < 9 else y
+
+
+@functools.lru_cache(64)
+def steps_of_a_recipe(recipe, shape, more):
+    sizes = list(shape)
+    for name, size in more:
+        sizes[recipe.places[name]] = size
+    return [*sizes[:-1], recipe.heads, sizes[-1] // recipe.heads], {0: sizes[0]}, None
+
+
+class Recipe:
+    def __init__(self):
+        self.heads, self.places = 2, {"n": 0}
+
+
+RECIPE = Recipe()
+
+
+@case(lambda: [(filled(n, 4),) for n in (2, 3, 5, 4, 9)])
+def cached_functions_of_shapes(x):
+    shape, added, _ = steps_of_a_recipe(RECIPE, x.shape, (("n", x.shape[0]),))
+    y = torch.nn.functional.pad(x, (0, 4 - x.shape[0] % 2))  # whose size is read in the graph
+    wide, _, _ = steps_of_a_recipe(RECIPE, y.shape, ())
+    again, _, _ = steps_of_a_recipe(RECIPE, x.shape, (("n", x.shape[0]),))
+    return x.reshape(shape) * added[0], shape, wide, math.gcd(y.shape[1], 6), shape is again
+
+
 @case(numbers(2, 3, 5, 4, 9))
 def texts_of_integers(x, n):
     made = {"name": f"step {n:03d}", "both": "%d of %s" % (n, n + 1)}  # noqa: UP031
