@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 # function -> arguments -> how often a call was run in eager so that the cache gets to know them
 _waited_for: weakref.WeakKeyDictionary[Any, dict[tuple, int]] = weakref.WeakKeyDictionary()
 _PATIENCE = 3
+_LIBRARIES = frozenset(
+    {
+        ("einops.einops", "_compactify_pattern_for_einsum"),
+        ("einops.einops", "_prepare_transformation_recipe"),
+        ("einops.einops", "_reconstruct_from_shape_uncached"),
+        ("einops.packing", "analyze_pattern"),
+    }
+)
+"""What libraries keep for themselves: it depends on arguments alone, and nobody changes or compares the results."""
 _IDENTITY = ("__hash__", "__eq__")
 
 
@@ -86,6 +95,12 @@ def only_calculates(function: Any, within: tuple[Any, ...] = (), tensors: bool =
     return True
 
 
+def _is_symbolic(tr: Tracer, value: Value) -> bool:
+    if isinstance(value, TupleValue):
+        return not value.is_const() and any(_is_symbolic(tr, item) for item in value.unpack(tr))
+    return isinstance(value, SymValue)
+
+
 class CachedFunctionValue(BuiltinValue):
     """A function behind ``functools.lru_cache``: called for real, because the program gets the cache's own objects.
 
@@ -95,9 +110,10 @@ class CachedFunctionValue(BuiltinValue):
     __slots__ = ()
 
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if any(isinstance(value, SymValue) for value in (*args, *kwargs.values())):
-            wrapped = getattr(self.obj, "__wrapped__", None)
-            if only_calculates(wrapped):  # no program can tell a number of the cache from a new one
+        wrapped = getattr(self.obj, "__wrapped__", None)
+        is_a_library_s = (getattr(wrapped, "__module__", None), getattr(wrapped, "__qualname__", None)) in _LIBRARIES
+        if any(_is_symbolic(tr, value) for value in (*args, *kwargs.values())):
+            if is_a_library_s or only_calculates(wrapped):  # no program can tell a number of the cache from a new one
                 inner = tr.wrap(wrapped, None if self.source is None else Attr(self.source, "__wrapped__"))
                 return inner.call(tr, args, kwargs)
             if (found := self._of_numbers(tr, wrapped, args, kwargs)) is not None:
@@ -107,14 +123,14 @@ class CachedFunctionValue(BuiltinValue):
         before = self.obj.cache_info()
         if before.maxsize is not None and before.currsize >= before.maxsize:
             raise GraphBreak(C_FUNCTION, f"the cache of {self.describe()} is full and may drop entries")
-        changed = bool(tr.effects) or tr.writes_inputs()
+        changed = not is_a_library_s and (bool(tr.effects) or tr.writes_inputs())
         if changed and (named or not knows(self.obj, plain)):
             raise self._not_yet(plain, named)
         try:
             result = self.obj(*plain, **named)
         except Exception as error:
             raise GraphBreak(C_FUNCTION, f"cached function {self.describe()}", error) from None
-        if self.obj.cache_info().misses > before.misses:
+        if self.obj.cache_info().misses > before.misses and not is_a_library_s:
             raise StateChanged(f"cached function {self.describe()} has run")  # and may have changed what was read
         base = self.source or Const(self.obj, self.describe())
         return tr.wrap(result, CachedResult(base, tr.keep_equal(plain), tr.keep_equal(named), changed))

@@ -1,11 +1,13 @@
 """Functions behind ``functools.lru_cache`` that run for the first time while something else has been changed."""
 
 import functools
+import types
 
 import pytest
 import torch
 
 import torchmux
+from torchmux.frontend.values import cached as cached_functions
 
 STATE = {"scale": 1}
 
@@ -203,6 +205,42 @@ def test_tensors_for_a_number_that_changes_are_the_cache_s_own():
     assert torchmux.report(compiled).graph_count <= 5  # each way through "if" once, and once with each float
     with pytest.raises(RuntimeError, match="upper bound"):
         torchmux.compile(lambda x, n: x * ramp(n)[0].sum(), backend="eager", dynamic=True)(torch.ones(3), -2)
+
+
+@functools.lru_cache
+def parts_of(kind, sizes):
+    return [*sizes, len(kind)], {"last": sizes[-1]}
+
+
+def test_results_for_other_arguments_are_not_one_number_that_changes():
+    inputs = []
+
+    def backend(gm, example_inputs):
+        inputs.append(len(example_inputs))
+        return gm.forward
+
+    compiled = torchmux.compile(lambda x: x * parts_of("a", (1, 2))[0][1] + parts_of("bc", (3,))[0][1], backend=backend)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
+    assert inputs == [1]
+
+
+def test_what_a_library_keeps_for_itself_is_computed_with_symbolic_sizes(monkeypatch):
+    def fn(x, held):
+        held.calls += 1  # a change that the function cannot depend on
+        (*sizes, kind), named = parts_of("ab", x.shape)
+        return x.reshape(sizes[::-1]) * kind + named["last"]
+
+    monkeypatch.setattr(cached_functions, "_LIBRARIES", {(__name__, "parts_of")})
+    for dynamic in (None, True):
+        parts_of.cache_clear()
+        held = types.SimpleNamespace(calls=0)
+        compiled = torchmux.compile(fn, backend="eager", fullgraph=True, dynamic=dynamic)
+        for n in (3, 4, 5, 6):
+            x = torch.randn(2, n)
+            assert torch.equal(compiled(x, held), x.reshape(n, 2) * 2 + n)
+        assert held.calls == 4
+        assert torchmux.report(compiled).graph_count == (1 if dynamic else 2)
 
 
 def test_a_cached_function_that_reads_a_global_is_called_where_the_program_calls_it():
