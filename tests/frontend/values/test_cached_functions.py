@@ -219,7 +219,7 @@ def test_results_for_other_arguments_are_not_one_number_that_changes():
         inputs.append(len(example_inputs))
         return gm.forward
 
-    compiled = torchmux.compile(lambda x: x * parts_of("a", (1, 2))[0][1] + parts_of("bc", (3,))[0][1], backend=backend)
+    compiled = torchmux.compile(lambda x: x * parts_of("a", (1, 2))[0][0] + parts_of("bc", (3,))[0][0], backend=backend)
     for _ in range(2):
         assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
     assert inputs == [1]
