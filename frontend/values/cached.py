@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import types
 import weakref
 from collections.abc import Hashable
@@ -101,6 +102,21 @@ def _is_symbolic(tr: Tracer, value: Value) -> bool:
     return isinstance(value, SymValue)
 
 
+def _look_up_tensors(tr: Tracer) -> None:
+    """Have einops look up who works on tensors: at its first call, it writes that into a global table, whatever it is
+    called for.  In a trace, the first call alone would find the table without.
+
+    Raises:
+        StateChanged: the trace has read the table before.
+    """
+    backends = sys.modules.get("einops._backends")
+    known = getattr(backends, "_type2backend", None)
+    if type(known) is dict and tr.effects and not {torch.Tensor, torch.nn.Parameter} <= known.keys():
+        for example in (torch.empty(0), torch.nn.Parameter(torch.empty(0))):
+            backends.get_backend(example)  # type: ignore[union-attr]
+        raise StateChanged("einops has looked up who works on tensors")
+
+
 class CachedFunctionValue(BuiltinValue):
     """A function behind ``functools.lru_cache``: called for real, because the program gets the cache's own objects.
 
@@ -112,6 +128,8 @@ class CachedFunctionValue(BuiltinValue):
     def call(self, tr: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         wrapped = getattr(self.obj, "__wrapped__", None)
         is_a_library_s = (getattr(wrapped, "__module__", None), getattr(wrapped, "__qualname__", None)) in _LIBRARIES
+        if is_a_library_s:
+            _look_up_tensors(tr)
         if any(_is_symbolic(tr, value) for value in (*args, *kwargs.values())):
             if is_a_library_s or only_calculates(wrapped):  # no program can tell a number of the cache from a new one
                 inner = tr.wrap(wrapped, None if self.source is None else Attr(self.source, "__wrapped__"))
