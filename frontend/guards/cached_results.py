@@ -81,6 +81,13 @@ def _load(arg: Any, out: Loader) -> str:
     return out.load(arg) if isinstance(arg, Source) else out.const(arg)
 
 
+def is_of_a_cache(source: Source | None) -> bool:
+    """Whether a path leads through what a cache has for certain arguments, which the words of the path leave out."""
+    while source is not None and not isinstance(source, CachedResult):
+        source = source.parent
+    return source is not None
+
+
 @kind
 class CachedResultOf(Source):
     """What a function behind a cache returns for numbers, of which some are loaded from where they are."""

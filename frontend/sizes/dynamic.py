@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..guards.cached_results import is_of_a_cache
 from ..guards.kinds.numbers import LARGEST_FLOAT32
 from ..guards.sources import Source
 from ..marks import tensor_marks
@@ -85,6 +86,8 @@ class DynamicDims:
     def is_dynamic_number(self, number: int | float, source: Source, *, given: bool) -> bool:
         """Whether a number read from ``source`` is symbolic: another one has been seen there, or it is ``given`` to the
         function and everything that is shall be."""
+        if is_of_a_cache(source):  # for other arguments, it is another number
+            return False
         key = (source.words(), "number")
         previous = self.seen.get(key, number)
         changed = previous != number or type(previous) is not type(number)

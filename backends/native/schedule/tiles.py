@@ -215,6 +215,12 @@ def _access_cost(access: Access, walk: Walk) -> float:
     return ACROSS
 
 
+def is_beside(position: Index, variable: Var) -> bool:
+    """Whether what is read or written at adjacent points of a loop is adjacent, or in one vector."""
+    step = step_of(position, variable)
+    return type(step) is int and 0 < abs(step) <= MOST_BESIDE
+
+
 def _is_beside(access: Access, count: int) -> bool:
     """Whether so many elements beside each other are all read, or all written, and this is one of them."""
     return any(all(n - first in access.beside for n in range(count)) for first in range(count))

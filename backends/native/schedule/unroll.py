@@ -56,7 +56,11 @@ def _with_one_loop_less(kernel: Kernel, needed: set[Buffer]) -> Kernel | None:
         return None
     best: Kernel | None = None
     least = _GAIN * _cost(kernel, needed)
+    touched = tiles.accesses(kernel.members, needed)
     for variable in short:
+        # Of rows that lie apart, nothing is read whole: they would be many statements that the compiler gives up on.
+        if variable is not walk.vector and not any(tiles.is_beside(a.position, variable) for a in touched):
+            continue
         rows = dataclasses.replace(kernel, inner=frozenset((variable,)))
         if _may(rows):
             found = _written_out(rows, needed)

@@ -153,6 +153,16 @@ def test_mirrored_rows_in_a_frame() -> None:
     assert "load_some_back(" in code(compiled)
 
 
+def test_rows_that_lie_apart_are_not_written_out() -> None:
+    def turned(x: Tensor, by: Tensor) -> Tensor:
+        first, last = x[..., :4], x[..., 4:]
+        a, b = first.unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.cat((first * by + torch.stack((-b, a), -1).flatten(-2) * (1 - by), last), -1)
+
+    written = same(turned, torch.randn(16, 40, 8), torch.randn(40, 4))
+    assert written.count("store(") <= 4  # those of a pair in either half, but not of 16 pairs that share the angle
+
+
 def test_a_function_of_each_row_alone_is_computed_in_vectors_of_rows() -> None:
     """One number takes as long as a vector of them; what the rows need themselves stays in them."""
 

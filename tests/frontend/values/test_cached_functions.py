@@ -205,6 +205,24 @@ def test_tensors_for_a_number_that_changes_are_the_cache_s_own():
         torchmux.compile(lambda x, n: x * ramp(n)[0].sum(), backend="eager", dynamic=True)(torch.ones(3), -2)
 
 
+@functools.lru_cache
+def parts_of(kind, sizes):
+    return [*sizes, len(kind)], {"last": sizes[-1]}
+
+
+def test_results_for_other_arguments_are_not_one_number_that_changes():
+    inputs = []
+
+    def backend(gm, example_inputs):
+        inputs.append(len(example_inputs))
+        return gm.forward
+
+    compiled = torchmux.compile(lambda x: x * parts_of("a", (1, 2))[0][0] + parts_of("bc", (3,))[0][0], backend=backend)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
+    assert inputs == [1]
+
+
 def test_a_cached_function_that_reads_a_global_is_called_where_the_program_calls_it():
     def fn(x):
         return x * ramp_of_a_global(x.shape[0])
