@@ -11,7 +11,7 @@ The map, by topic:
 * ``fake_tensors``: tensors without data, and the fake mode of a compilation
 * ``fake_results``: operators whose fake results have other dtypes than their real ones, or that refuse some dtypes
 * ``fake_layouts``: operators whose fake results have other strides than their real ones
-* ``shape_env``: symbolic sizes and what is known of them; ``rounded_sizes``: the shortest form of some
+* ``shape_env``: symbolic sizes and what is known of them
 * ``modes``: grad mode, autocast, dispatch and function modes, default devices
 * ``operators``: overloads, schemas, kernels by dispatch key; operators that take functions or graphs
 * ``library``: functions in C that programs call through torch's Python functions; graph modules, pytrees
