@@ -257,7 +257,8 @@ def _keep_from_gelu(graph: Graph, node: Node) -> None:
     """
     if node.args[0].target not in _PRODUCTS:
         return
-    pending, seen, numbers = [node.args[0]], set(), set()
+    pending, seen = [node.args[0]], set()
+    numbers: set[float] = set()
     while pending:
         found = pending.pop()
         if found in seen or found.target not in _ARITHMETIC:
