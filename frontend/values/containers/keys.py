@@ -32,7 +32,7 @@ class HashedKey:
         return self.value is other.value or self.tr.equal(self.value, other.value)
 
 
-def check_key(hashed: Any, key: Any, entries: dict[Any, Any], container: Any, base: type) -> None:
+def check_key(hashed: Any, key: Any, entries: dict[Any, Any], container: Any, base: Any) -> None:
     """That an existing dictionary or set has a key under the hash that its ``__hash__`` gives now, and none of the
     ``entries`` read so far equals it: what a key is may have changed since it became one."""
     if isinstance(hashed, HashedKey):
