@@ -137,7 +137,7 @@ class Reader(Namespaces):
 
     def _wrap_const(self, obj: Any, source: Source | None) -> Value:
         if source is not None:
-            if type(obj) in (int, float) and (source in self._numbers or self.wants_symbolic(obj, source)):
+            if type(obj) in (int, float) and self.wants_symbolic(obj, source):
                 return self.number_input(obj, source)
             if type(obj) in NUMPY_NUMBERS and self.takes_numpy_number(obj, source):
                 return NumpyNumberValue(self, obj, source)

@@ -314,6 +314,8 @@ class Trace(GraphRecorder, Reader, Operators):
         Under ``dynamic=True``, arguments are symbolic at once.  What a model, a global or a closure holds is most
         likely the same in each call, as ``math.pi`` is, so it has to change first.
         """
+        if source in self._numbers:
+            return True
         if (
             type(number) is int
             and source.depth() > 2

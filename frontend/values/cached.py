@@ -104,11 +104,12 @@ def _follows(tr: Tracer, real: Any, traced: Value, source: Source) -> bool:
         return tr.is_number(real, source, traced)
     if type(real) in CONST_TYPES:
         return traced.is_const() and look(traced.const(tr)) == look(real)
-    if type(real) not in (tuple, list, dict) or traced.pytype() is not type(real):
+    kind: Any = type(real)
+    if kind not in (tuple, list, dict) or traced.pytype() is not kind:
         return False
     if len(real) != traced.length(tr).const(tr):
         return False
-    keys = list(real) if type(real) is dict else range(len(real))
+    keys: Any = list(real) if kind is dict else range(len(real))
     if not all(type(key) in CONST_TYPES for key in keys):
         return False
     return all(_follows(tr, real[key], traced.getitem(tr, ConstValue(key)), Item(source, key)) for key in keys)
@@ -184,7 +185,7 @@ class CachedFunctionValue(BuiltinValue):
         found = [self._number(tr, item) for item in value.unpack(tr)]
         if None in found:
             return None
-        items, sources = zip(*found, strict=True)  # type: ignore[arg-type]
+        items, sources = zip(*found, strict=True)
         if value.pytype() is tuple:
             return items, sources
         parent = next(each for each in sources if isinstance(each, Source))

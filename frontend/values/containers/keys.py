@@ -32,7 +32,10 @@ class HashedKey:
         return self.value is other.value or self.tr.equal(self.value, other.value)
 
 
-def check_hash(hashed: Any, key: Any, container: Any, base: type) -> None:
-    """That an existing dictionary or set has a key under the hash that its ``__hash__`` gives now."""
-    if isinstance(hashed, HashedKey) and not (hash(key) == hash(hashed) and base.__contains__(container, key)):
-        raise GraphBreak(OPERATION, f"{hashed.value.describe()}, whose hash has changed since it became a key")
+def check_key(hashed: Any, key: Any, entries: dict[Any, Any], container: Any, base: Any) -> None:
+    """That an existing dictionary or set has a key under the hash that its ``__hash__`` gives now, and none of the
+    ``entries`` read so far equals it: what a key is may have changed since it became one."""
+    if isinstance(hashed, HashedKey):
+        is_found = hash(key) == hash(hashed) and base.__contains__(container, key)
+        if not is_found or hashed in entries:
+            raise GraphBreak(OPERATION, f"{hashed.value.describe()}, which has changed since it became a key")

@@ -16,7 +16,7 @@ from ..base import Lazy, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue, SymValue, is_another
 from .iteration import IteratorValue, SequenceIterator
-from .keys import check_hash
+from .keys import check_key
 from .sequences import TupleValue
 from .sets import SetValue, by_hash
 
@@ -512,7 +512,7 @@ def wrap_dict(tr: Tracer, obj: dict, source: Source | None, raw: bool = False) -
                 element_source = RawItem(source, base, key) if makes_items else Item(source, key)
         key_value = tr.wrap_key(key, key_source)
         hashed = key_value.hash_key(tr)
-        check_hash(hashed, key, obj, base)
+        check_key(hashed, key, entries, obj, base)
         entries[hashed] = (key_value, Lazy(element, element_source))
     value = DictValue(entries, source, base if raw else type(obj), obj)
     if type(obj) is collections.defaultdict:

@@ -17,7 +17,7 @@ from ..base import MISSING, Raised, Value
 from ..builtin_methods import builtin_method, call_builtin_method
 from ..constants import ConstValue, is_another
 from .iteration import SequenceIterator
-from .keys import check_hash
+from .keys import check_key
 
 if TYPE_CHECKING:
     from ...trace.tracer import FrameWriter, Tracer
@@ -306,7 +306,7 @@ def wrap_set(tr: Tracer, obj: Any, source: Source | None, raw: bool = False) -> 
         path = None if source is None or position in fixed else Element(source, base, position)
         value = tr.wrap_key(element, path)
         hashed = value.hash_key(tr)
-        check_hash(hashed, element, obj, base)
+        check_key(hashed, element, entries, obj, base)
         entries[hashed] = value
     mirror = base.copy(obj) if source is None and _is_plain(entries) else None
     return SetValue(entries, source, base if raw else type(obj), obj, mirror)

@@ -157,6 +157,25 @@ class Once(Scaled):
         return x.detach() * grad, None, None
 
 
+class OfClass(Once):
+    power = 2
+
+    @classmethod
+    def forward(cls, ctx, x, scale):
+        ctx.save_for_backward(x)
+        return x**cls.power * scale
+
+    @classmethod
+    @once_differentiable
+    def backward(cls, ctx, grad):
+        (x,) = ctx.saved_tensors
+        return x.detach() * grad * cls.power, None
+
+
+def test_class_methods():
+    agree(lambda x: OfClass.apply(x, 2.0), vector(), backend="eager")
+
+
 def test_once_differentiable(backend):
     x = vector()
     compiled = agree(lambda x: Once.apply(x, 2.0), x, backend=backend)
