@@ -47,9 +47,9 @@ class RoundedSizes:
     Models that cut images into windows make ``h + (-h) % 4`` rows of them and divide those by their quotients.  torch
     writes each step into the next, tries to simplify the whole for each question, and takes minutes for one model.
 
-    Two identities of integers are applied, from the inside out.  ``a + (-a) % c`` is ``c * ((a + c - 1) // c)`` for a
-    positive number ``c``.  A product divided by some of its factors is the product of the others; where such a factor
-    is zero, the program's own division has raised already.
+    Two identities of integers are applied, from the inside out.  ``a - a % c`` is ``c * (a // c)`` for a positive
+    number ``c``, and ``a + (-a) % c`` is ``c * ((a + c - 1) // c)``.  A product divided by some of its factors is the
+    product of the others; where such a factor is zero, the program's own division has raised already.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class RoundedSizes:
             expr = expr.func(*args)
         if type(expr).__name__ == "FloorDiv":
             return self._divided(expr)
-        return self._rounded_up(expr) if expr.is_Add else expr
+        return self._rounded(expr) if expr.is_Add else expr
 
     def _divided(self, expr: Any) -> Any:
         divisor = expr.args[1].as_powers_dict()
@@ -85,16 +85,22 @@ class RoundedSizes:
             terms.append(_product(factors))
         return sum(terms)
 
-    def _rounded_up(self, expr: Any) -> Any:
+    def _rounded(self, expr: Any) -> Any:
         from torch.utils._sympy.functions import FloorDiv
 
         for term in expr.args:
-            if type(term).__name__ in ("Mod", "PythonMod") and term.args[1].is_Integer and term.args[1] > 0:
-                lacks, multiple = term.args
-                number = -_without_remainders(lacks, multiple)
-                rest = expr - term - number
-                if len(_terms(rest)) < len(expr.args) - 1:
-                    return self(rest + multiple * self(FloorDiv(number + multiple - 1, multiple)))
+            times, remainder = term.as_coeff_Mul()
+            if type(remainder).__name__ not in ("Mod", "PythonMod") or not times.is_Integer:
+                continue
+            number, multiple = remainder.args
+            if not multiple.is_Integer or multiple <= 0:
+                continue
+            number = _without_remainders(number, multiple)
+            rest = expr - term + times * number
+            if len(_terms(rest)) < len(expr.args) - 1:
+                if number.could_extract_minus_sign():
+                    return self(rest + times * multiple * self(FloorDiv(multiple - 1 - number, multiple)))
+                return self(rest - times * multiple * self(FloorDiv(number, multiple)))
         return expr
 
 
