@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,18 @@ _MOST_UNROLLED = 2000
 """Operators of loops over sizes that depend on data in one graph; compiling more takes longer than it saves."""
 
 # Operators that mean the same for Python's numbers, which the graph computes with.
-_PYTHONS = frozenset(
-    {
-        operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
-        operator.neg, operator.pos, operator.abs, operator.lt, operator.le, operator.gt, operator.ge, operator.eq,
-        operator.ne,
-    }
-)  # fmt: skip
+_PYTHONS: Mapping[Any, Callable[..., Any]] = {
+    **{
+        function: function
+        for function in (
+            operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
+            operator.neg, operator.pos, operator.abs, operator.lt, operator.le, operator.gt, operator.ge, operator.eq,
+            operator.ne,
+        )
+    },
+    torch.sym_max: max, torch.sym_min: min, torch.sym_float: float,
+}  # fmt: skip
+"""What a node of the graph calls, and what the program does there."""
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -400,7 +405,7 @@ class SymbolicNumbers(Tracer):
         if node.op != "call_function" or node.target not in _PYTHONS or node.kwargs:
             return None
         operands = [self._tree(each, numbers) for each in node.args]
-        return None if None in operands else (node.target, *operands)
+        return None if None in operands else (_PYTHONS[node.target], *operands)
 
     def _is_exact(self, expr: Any) -> bool:
         """Whether ShapeEnv may reorder what a comparison computes: arithmetic on floats does not bear that."""

@@ -23,6 +23,12 @@ def integer_argument_unused(x, n):
     return x * 2
 
 
+@case(lambda: [(filled(4), n / 8, n / 4) for n in (2, 3, 5, 4, 9)], compiles=2)
+def divided_by_what_the_larger_of_two_is_in(x, rate, total):
+    weight = max(0.001, rate) ** 2 + min(total, 9)
+    return x * (weight / (total + weight)), total + weight
+
+
 @case(lambda: [(filled(4), [n, 7]) for n in (2, 3, 5, 4)])
 def integer_in_list(x, numbers):
     return x * numbers[0] + numbers[1]
