@@ -132,6 +132,7 @@ class Team:
             supports=lambda node: True,
             compile=_not_asked,
             rewrite=self._rewrite,
+            small_calls=lambda gm, request: None,
             decompositions=lambda: self._table,
             keep_whole=lambda: self._whole,
             differentiate_whole=frozenset,

@@ -20,6 +20,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
     "rewrite": ("gm", "request"),
+    "small_calls": ("gm", "request"),
     "decompositions": (),
     "keep_whole": (),
     "differentiate_whole": (),

@@ -40,6 +40,21 @@ def pins_of(gm: GraphModule) -> set[str]:
 
 
 @dataclass(frozen=True)
+class SmallCalls:
+    """The calls of a captured graph that torch runs: those with fewer elements than ``below`` in the input at
+    ``position``.
+
+    Examples:
+        >>> torchmux.registry.contract.SmallCalls(0, 2_000, "torch records it sooner").below
+        2000
+    """
+
+    position: int
+    below: int
+    reason: str  # which is a note of the report
+
+
+@dataclass(frozen=True)
 class CompileRequest:
     """Everything besides the graph that a backend may want to know.
 
@@ -117,6 +132,12 @@ class BackendExtras(Protocol):
         Its nodes are torch-level calls with ``meta["example_value"]``.  Asked once for each captured graph.
         Without it, the graph is traced as it was captured.  An exception is a failure as in
         :meth:`Backend.compile`.
+        """
+
+    def small_calls(self, gm: GraphModule, request: CompileRequest) -> SmallCalls | None:
+        """Which calls of a captured graph with gradients torch runs sooner than its code, if that depends on sizes.
+
+        Asked once for each such graph that is compiled.  Without it, or for None, the code runs in all calls.
         """
 
     def decompositions(self) -> Mapping[Any, Callable[..., Any]]:

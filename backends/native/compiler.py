@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 
 from torchmux import logs
 from torchmux.config import config
-from torchmux.registry.contract import pins_of
+from torchmux.registry.contract import SmallCalls, pins_of
 from torchmux.registry.errors import LeftToTorch, NodesRefused
 from torchmux.registry.spec import CompileRequest
 
@@ -65,7 +65,7 @@ class Native:
         from .rewrites.images import in_channels_last
         from .rewrites.masks import simplified
 
-        if request.phase != "inference" and not request.strict and config.leave_small_graphs and not pins_of(gm):
+        if _may_leave(gm, request):
             from .small_graphs import why_torch
 
             if (reason := why_torch(gm)) is not None:
@@ -76,6 +76,12 @@ class Native:
         if _is_on_gpu(gm):
             gm = simplified(gm)
         return gm if request.phase == "inference" else in_channels_last(gm, _trains_in_channels_last)
+
+    def small_calls(self, gm: GraphModule, request: CompileRequest) -> SmallCalls | None:
+        """Of a graph whose sizes may be any, those in which torch records the operators sooner."""
+        from .small_graphs import small_calls
+
+        return small_calls(gm) if _may_leave(gm, request) else None
 
     def supports(self, node: Node) -> Literal[True] | str:
         from .lowering import graph
@@ -231,6 +237,11 @@ def _complex_in(node: Node) -> torch.dtype | None:
     """The dtype of complex numbers that a node takes or makes, if there are any."""
     values = tensors_in([n.meta.get("val") for n in (node, *node.all_input_nodes)])
     return next((v.dtype for v in values if v.dtype.is_complex), None)
+
+
+def _may_leave(gm: GraphModule, request: CompileRequest) -> bool:
+    """Whether torch may run a graph that records gradients, or calls of it, because it does so sooner."""
+    return request.phase != "inference" and not request.strict and config.leave_small_graphs and not pins_of(gm)
 
 
 def _attends(query: torch.Tensor, scores: int) -> bool:

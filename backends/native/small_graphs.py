@@ -17,15 +17,16 @@ on one core of a Xeon (Sapphire Rapids); those of convolutions and of decomposit
 operator that :data:`_SLOWER` does not name takes what torch takes if compiled code calls it as well; others have not
 been measured, and their graph is compiled.  So is a graph that writes to a tensor, has tensors of other devices or of
 other dtypes, or reads large tensors that do not lie in rows, unless these are transposed matrices that are only
-multiplied, or images in channels last and all is done by pixels.  Sizes that are symbolic may be of any value: then
-fusion must save nothing and no kernel of torch's may be slower.  Images of such sizes are convolved by torch's library
-in either case.
+multiplied, or images in channels last and all is done by pixels.  Sizes that are symbolic may be of any value.  If
+fusion saves nothing and no kernel of torch's is slower, torch runs all calls, and else those of few elements
+(:func:`small_calls`).  Images of such sizes are convolved by torch's library in either case.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +35,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from torchmux import torch_internals as internals
+from torchmux.registry.contract import SmallCalls
 
 _NODES = 8
 """Captured calls of the largest graph that is looked at."""
@@ -56,6 +58,8 @@ _NOTHING = frozenset(("detach", "alias", "ones_like", "prim::device"))
 _FIXED: Mapping[str, float] = MappingProxyType(
     {
         "gelu": 15.0, "gelu_backward": 15.0,  # oneDNN looks a kernel up
+        "binary_cross_entropy": 5.0, "constant_pad_nd": 5.0, "repeat": 6.0, "roll": 2.0, "select_backward": 5.0,
+        "slice_backward": 5.0, "soft_margin_loss": 12.0, "soft_margin_loss_backward": 8.0,
         "huber_loss": 5.0, "logsumexp": 7.0, "mse_loss": 5.0, "smooth_l1_loss": 5.0,
     }
 )  # fmt: skip
@@ -74,7 +78,16 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "reciprocal": (0, 0), "relu": (0, 0.17), "rsqrt": (0, 0), "rsub": (0, 0.16), "sgn": (0, 0.15),
         "sigmoid": (0.15, 0.14), "silu": (0.14, 0.16), "sin": (0, 0.29), "softplus": (0.93, 0.79), "sqrt": (0, 0),
         "sub": (0, 0.15), "tanh": (0, 1.34), "where": (3.84, 3.74), "xlogy": (3.42, 5.82),
+        # pointwise, all that torch takes, where ours was not measured
+        "_prelu_kernel": (0.12, 0.33), "_to_copy": (0.3, 0.3), "acos": (0.62, 1.7), "addcdiv": (0.25, 0.42),
+        "asin": (0.5, 1.5), "asinh": (29, 25), "atan": (0.44, 2.1), "atanh": (2.2, 1.8), "ceil": (0.13, 0.32),
+        "cosh": (2, 2.3), "digamma": (14.4, 15.2), "erfc": (0.91, 4.9), "erfinv": (1.1, 54), "floor": (0.14, 0.33),
+        "gt": (1.3, 1.3), "hardshrink": (0.11, 0.3), "hypot": (1.4, 1.7), "lift_fresh": (0, 0), "logaddexp": (2, 2.2),
+        "logical_not": (0.42, 1.1), "logit": (0.52, 1.3), "lt": (0.8, 1.3), "ne": (1.1, 1.3), "round": (0.14, 0.28),
+        "sign": (0.12, 0.35), "sinh": (2.2, 2.4), "softshrink": (0.27, 0.61), "tan": (0.74, 3.5),
         # their gradients
+        "_prelu_kernel_backward": (1.2, 1.3), "fill": (0, 0), "hardshrink_backward": (0.16, 0.35),
+        "log_sigmoid_backward": (0.28, 0.43), "logit_backward": (1.3, 1.3), "softshrink_backward": (0.15, 0.36),
         "elu_backward": (0.5, 0.5), "gelu_backward": (0.42, 0.13), "hardsigmoid_backward": (0.06, 0.16),
         "hardswish_backward": (0, 0.04), "hardtanh_backward": (0, 0.19), "leaky_relu_backward": (0, 0.16),
         "glu_backward": (0.15, 2.7), "mish_backward": (3.19, 3.28), "sigmoid_backward": (0, 0),
@@ -82,20 +95,25 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
         "threshold_backward": (0, 0.22),
         # rows
         "_log_softmax": (0, 0), "_log_softmax_backward_data": (0.1, 0.28), "_softmax": (0.25, 0.59),
-        "_softmax_backward_data": (0.05, 0.13), "amax": (0, 0.64), "cumsum": (0.1, 0.74),
+        "_softmax_backward_data": (0.05, 0.13), "amax": (0, 0.64),
+        "amin": (0.14, 0.87), "cumprod": (1.1, 1.7), "norm": (0.26, 0.2), "std": (9.6, 9.7), "cumsum": (0.1, 0.74),
         "linalg_vector_norm": (0.09, 0.05), "logsumexp": (0, 1.04), "max": (0.73, 0.68), "mean": (0.4, 0.4),
         "native_group_norm": (0, 0.3), "native_group_norm_backward": (0, 0.3), "native_layer_norm": (0, 0.45),
         "native_layer_norm_backward": (0, 0.45), "sum": (0.04, 0.08), "var": (8.43, 8.51),
         # losses
+        "binary_cross_entropy": (20.5, 31.7), "binary_cross_entropy_backward": (1.4, 4.5),
+        "huber_loss_backward": (0.41, 2.1), "soft_margin_loss": (1.4, 2.3), "soft_margin_loss_backward": (1.6, 2.6),
         "binary_cross_entropy_with_logits": (1.13, 1.71), "huber_loss": (0.08, 0.87), "mse_loss": (0.1, 0.33),
         "mse_loss_backward": (0.1, 0.76), "nll_loss_backward": (0.05, 0.1), "nll_loss_forward": (0.05, 0.05),
         "smooth_l1_loss": (0.25, 0.4), "smooth_l1_loss_backward": (0.3, 0.4),
         # what moves, with the layout changed at worst
-        "cat": (0.05, 0.07), "clone": (0.64, 0.4), "embedding": (0, 0.14), "embedding_dense_backward": (0.84, 0.99),
+        "constant_pad_nd": (0.4, 0.2), "index_select": (0.15, 0.1), "repeat": (0.23, 0.11), "roll": (0.12, 0.06),
+        "select_backward": (0.1, 0.05), "slice_backward": (0.22, 0.12), "cat": (0.05, 0.07),
+        "clone": (0.64, 0.4), "embedding": (0, 0.14), "embedding_dense_backward": (0.84, 0.99),
         "arange": (0.3, 0.3), "flip": (0.05, 0.65), "full": (0.05, 0.05), "linspace": (0.1, 0.1),
         "gather": (0.58, 0.21), "index": (0.72, 0.48), "index_put": (0.6, 0.6),
         "new_zeros": (0.1, 0.1), "scalar_tensor": (0, 0), "scatter": (0, 0), "scatter_add": (0.1, 0.1), "stack": (0, 0),
-        "zeros": (0.1, 0.1),
+        "empty": (0, 0), "empty_like": (0, 0), "ones": (0.1, 0.1), "zeros": (0.1, 0.1), "zeros_like": (0.1, 0.1),
         # products, by the same library
         "addmm": (0, 0), "bmm": (0, 0), "mm": (0, 0),
         # what both call torch's kernels for
@@ -111,10 +129,11 @@ _SLOWER: Mapping[str, tuple[float, float]] = MappingProxyType(
 _ROWS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "_log_softmax": (0, 20), "_log_softmax_backward_data": (0, 9), "_softmax": (0, 22),
-        "_softmax_backward_data": (0, 8), "amax": (4, 0), "glu": (12, 0), "glu_backward": (13, 0),
+        "_softmax_backward_data": (0, 8), "amax": (4, 0), "amin": (4, 0), "glu": (12, 0), "glu_backward": (13, 0),
         "linalg_vector_norm": (8, 0), "logsumexp": (25, 0), "max": (14, 0), "mean": (6, 0),
         "native_group_norm": (20, 0), "native_group_norm_backward": (20, 0), "native_layer_norm": (50, 0),
-        "native_layer_norm_backward": (20, 0), "sum": (7, 0), "var": (170, 0),
+        "native_layer_norm_backward": (20, 0), "norm": (8, 0), "std": (170, 0), "sum": (7, 0),
+        "var": (170, 0),
     }
 )  # fmt: skip
 """How much longer torch's kernel takes for each row of adjacent elements that fills no vector, and for each element of
@@ -134,33 +153,75 @@ _PRODUCTS = frozenset(("addmm", "bmm", "mm"))
 _HALVES = frozenset((torch.bfloat16, torch.float16))
 """Of which compiled code leaves products to torch, too."""
 
+_FEW, _OTHERS = 64, 2
+"""Calls of fewer elements are not worth a question in each call; and by how much other tensors may be larger than the
+largest input, so that its elements tell about theirs."""
+
 _COLUMN = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 1}
 
 
 def why_torch(gm: GraphModule) -> str | None:
     """Why torch had better run a captured graph whose gradients are recorded; None if it is to be compiled."""
+    found = _estimate_of(gm)
+    if found is None or found.grows or not found.fixed + found.work < found.compiled:
+        return None
+    return (
+        f"torch runs and records so small a graph sooner: about {found.fixed + found.work:.1f} µs, with its backward "
+        f"pass, where compiled code would take {found.compiled:.1f} (without gradients, or with "
+        "config.leave_small_graphs = False, it is compiled)"
+    )
+
+
+def small_calls(gm: GraphModule) -> SmallCalls | None:
+    """The calls of a graph of any size that torch had better run; None if there are none, or it runs all.
+
+    What takes time with each element is taken to do so in proportion to the elements of the largest input.
+    """
+    found = _estimate_of(gm)
+    if found is None or not found.grows or not 0 < found.work < math.inf or found.largest > _OTHERS * found.elements:
+        return None
+    below = int(found.elements * (found.compiled - found.fixed) / found.work)
+    if below < _FEW:
+        return None
+    reason = (
+        f"torch runs and records calls sooner in which input {found.position} has less than {below:,} elements, with "
+        "their backward pass (without gradients, or with config.leave_small_graphs = False, all are compiled)"
+    )
+    return SmallCalls(found.position, below, reason)
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """Microseconds of a graph, forward and backward: what torch takes for each call and for the sizes at hand, and what
+    compiled code takes for each call.
+
+    ``grows``: the sizes may be any, and torch's kernels take longer the larger they are.  ``elements`` are those of the
+    largest input, at ``position``, and ``largest`` those of the largest tensor at all.
+    """
+
+    fixed: float
+    work: float
+    compiled: float
+    grows: bool
+    position: int
+    elements: int
+    largest: int
+
+
+def _estimate_of(gm: GraphModule) -> _Estimate | None:
+    """None if the graph is too large, or has what was not measured."""
     calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
     if not 0 < len(calls) <= _NODES or any(n.op == "call_module" for n in calls):
         return None
     try:
         with internals.new_fake_mode(), torch.enable_grad(), torch.random.fork_rng([]):
             inputs = _inputs(gm)
-            found = None if inputs is None else _estimated(gm, *inputs)
+            return None if inputs is None else _estimated(gm, *inputs)
     except Exception:  # it has what fake tensors, or autograd, cannot do, and who compiles it says so
         return None
-    if found is None:
-        return None
-    eager, compiled = found
-    if not eager < compiled:
-        return None
-    return (
-        f"torch runs and records so small a graph sooner: about {eager:.1f} µs, with its backward pass, where compiled "
-        f"code would take {compiled:.1f} (without gradients, or with config.leave_small_graphs = False, it is compiled)"
-    )
 
 
-def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[float, float] | None:
-    """Microseconds of torch and of compiled code; None if something is in the graph that was not measured."""
+def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> _Estimate | None:
     in_library = _have_images_of_any_size(gm)
     passes = _Listed(in_library=in_library), _Listed(in_library=in_library, writes=True)
     with passes[0]:  # ``forward``, as a call of the module prints what raises, such as a write to one of these leaves
@@ -171,18 +232,24 @@ def _estimated(gm: GraphModule, inputs: Sequence[Any], unknown: bool) -> tuple[f
     gradients = [torch.ones_like(r) for r in results]
     with passes[1]:
         torch.autograd.grad(results, leaves, gradients, allow_unused=True)
-    eager = _BEGIN + _GRADIENT * len(leaves)
+    fixed, work, grows = _BEGIN + _GRADIENT * len(leaves), 0.0, False
     for listed, each in zip(passes, (_FORWARD, _BACKWARD), strict=True):
-        spent = listed.microseconds(each, unknown=unknown)
+        spent = listed.microseconds(each)
         if spent is None:
             return None
-        eager += spent
+        fixed += spent[0]
+        work += spent[1]
+        grows |= unknown and spent[2]
     ran = [(name, dtype) for listed in passes for name, dtype, *_ in listed.ran]
     called = sum(
         name in _LIBRARY or any(name in each.called for each in passes) or (name in _PRODUCTS and dtype in _HALVES)
         for name, dtype in ran
     )
-    return eager, _COMPILED + _COMPILED_GRADIENT * len(leaves) + _CALLED * called
+    compiled = _COMPILED + _COMPILED_GRADIENT * len(leaves) + _CALLED * called
+    counts = {at: v.numel() for at, v in enumerate(inputs) if isinstance(v, torch.Tensor)}
+    position = max(counts, key=counts.__getitem__)
+    largest = max((elements for listed in passes for _, _, elements, _ in listed.ran), default=0)
+    return _Estimate(fixed, work, compiled, grows, position, counts[position], largest)
 
 
 class _Listed(internals.TorchDispatchMode):
@@ -216,12 +283,13 @@ class _Listed(internals.TorchDispatchMode):
             self.ran.append((name, floats[0] if floats else torch.float32, largest.numel(), by_rows))
         return result
 
-    def microseconds(self, each: float, *, unknown: bool) -> float | None:
-        """What these take beyond what compiled code would; ``unknown`` if the sizes may be any."""
+    def microseconds(self, each: float) -> tuple[float, float, bool] | None:
+        """What these take beyond what compiled code would: in each call, for their elements, and whether the latter is
+        more the larger these are."""
         if not self.is_known:
             return None
-        fixed, work, traffic = 0.0, 0.0, 0.0
-        unknown &= not any("linalg" in name for name, *_ in self.ran)  # whose time grows with the cube of the size
+        fixed, work, traffic, grows = 0.0, 0.0, 0.0, False
+        is_cubic = any("linalg" in name for name, *_ in self.ran)  # the rest then counts for nothing in large sizes
         for name, dtype, elements, by_rows in self.ran:
             if name in _VIEWS:
                 fixed += _VIEW
@@ -232,11 +300,10 @@ class _Listed(internals.TorchDispatchMode):
             is_called = name in _LIBRARY or name in self.called
             slower = 0.0 if name in self.called else _SLOWER[name][_COLUMN[dtype]]
             saved = 0.0 if is_called or name in _PRODUCTS else traffic
-            if unknown and (slower > (_CALL_VARIES if is_called else 0) or saved > 0 or name in _ROWS):
-                return math.inf
+            grows |= slower > (_CALL_VARIES if is_called else 0) or saved > 0 or name in _ROWS
             work += 1e-3 * (elements * (slower + saved) + by_rows)
             traffic = _TRAFFIC
-        return fixed + work
+        return fixed, work, grows and not is_cubic
 
 
 def _is_called(op: Any) -> bool:

@@ -159,6 +159,17 @@ def isqrt(tr: Tracer, value: Value) -> Value:
     return tr.fold(math.isqrt, [value.const(tr)], {})
 
 
+@handles(math.pow)
+def math_pow(tr: Tracer, base: Value, exponent: Value) -> Value:
+    """A decay for a number of steps is ``**``; anything else may raise other errors than it, and is a constant."""
+    if isinstance(exponent, SymValue) and isinstance(base, ConstValue) and not tr.depends_on_data(exponent.sym):
+        is_decay = type(base.value) in (int, float) and 0 < base.value <= 1 and exponent.pytype() is not bool
+        if is_decay and tr.compare(">=", exponent, ConstValue(0)).truth(tr):
+            return tr.binary("**", ConstValue(float(base.value)), FUNCTIONS[torch.sym_float](tr, exponent))
+    values = [v.call_method(tr, "__float__", [], {}) if isinstance(v, TensorValue) else v for v in (base, exponent)]
+    return tr.computed(math.pow, values) or tr.fold(math.pow, [v.const(tr) for v in values], {})
+
+
 # --- the least and the greatest -----------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchmux import torch_internals as internals
+from torchmux.registry.contract import SmallCalls
 from torchmux.registry.errors import InvalidSpec
 from torchmux.registry.plain import keywords_of
 from torchmux.registry.report import GraphReport, Placement, output_code_of
@@ -28,6 +29,7 @@ class Implementation:
     supports: Callable[[Node], Literal[True] | str]
     compile: Callable[[GraphModule, Sequence[Any], CompileRequest], CompiledPart]
     rewrite: Callable[[GraphModule, CompileRequest], GraphModule]
+    small_calls: Callable[[GraphModule, CompileRequest], SmallCalls | None]
     decompositions: Callable[[], Table]
     keep_whole: Callable[[], frozenset[Any]]
     differentiate_whole: Callable[[], frozenset[Any]]  # composite operators with gradient kernels that are called
@@ -57,6 +59,7 @@ def as_backend(found: Any, spec: BackendSpec) -> Implementation:
         _asked(found, spec) if full else _takes_all,
         _compile_of(found, spec) if full else _called(found),
         rewrite or _as_it_is,
+        getattr(found, "small_calls", None) or _none_small,
         _core_table if table is None else lambda: dict(_value_of(table)),
         frozenset if whole is None else lambda: frozenset(_value_of(whole)),
         lambda: frozenset(derived()),
@@ -91,6 +94,10 @@ def _no_casts() -> None:
 
 def _as_it_is(gm: GraphModule, request: CompileRequest) -> GraphModule:
     return gm
+
+
+def _none_small(gm: GraphModule, request: CompileRequest) -> None:
+    return None
 
 
 def _core_table() -> Table:

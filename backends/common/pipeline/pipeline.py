@@ -34,7 +34,7 @@ from .implementation import Implementation, Several, Told, as_backend
 from .partition import Partition
 from .parts import Compiler, Keep, Run
 from .placing import Placing, compiler_error, failure, operators_of
-from .runtime import Compiled, WithoutAutocast, eager_when_overlap_differs, noting_calls
+from .runtime import Compiled, WithoutAutocast, eager_when_overlap_differs, noting_calls, small_in_torch
 
 _FOR_TRAINING = "it was compiled for training"
 _CHANGED_IN_PLACE = "modified by an inplace operation"  # in what autograd says
@@ -184,6 +184,10 @@ class _Work:
         run = self.compile_aten()
         if run != self.gm.forward:  # torch's own operators know tangents
             run = eager_with_tangents(run, self.gm, strict=strict)
+            small = self.implementation.small_calls(self.gm, self.request) if self.training else None
+            if small is not None:
+                self.placing.report.notes.append(small.reason)
+                run = small_in_torch(run, self.gm, small)
         run = casts.around(run, self.implementation.casting, strict=strict)
         if casts.enters or casts.wanted:
             self.built = (

@@ -13,6 +13,7 @@ import torch
 from torch.fx import GraphModule
 
 from torchmux import torch_internals as internals
+from torchmux.registry.contract import SmallCalls
 from torchmux.registry.errors import FallbackRefused
 from torchmux.registry.report import CallsInTorch, GraphReport
 
@@ -118,6 +119,18 @@ def eager_when_overlap_differs(
             if len(set(map(_address_of, map(_storage_of, tensors)))) == len(positions):
                 return run(*args)  # no two share memory, which is found in half the time
         return run(*args) if expected.holds(args) else otherwise(*args)
+
+    return call
+
+
+def small_in_torch(
+    run: Callable[..., Sequence[Any]], captured: GraphModule, small: SmallCalls
+) -> Callable[..., Sequence[Any]]:
+    """Leave calls to torch that it runs sooner than ``run``."""
+    position, below, in_torch = small.position, small.below, captured.forward
+
+    def call(*args: Any) -> Sequence[Any]:
+        return in_torch(*args) if args[position].numel() < below else run(*args)
 
     return call
 

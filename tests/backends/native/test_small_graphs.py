@@ -86,7 +86,7 @@ def test_what_is_left_with_symbolic_sizes_is_better_left_for_all_sizes() -> None
 
 def test_what_writes_or_was_not_measured_or_reads_other_layouts_is_compiled() -> None:
     assert not is_left(lambda x: x.clone().mul_(2), tensor(3))
-    assert not is_left(lambda x: torch.asinh(x), tensor(3))
+    assert not is_left(lambda x: x.prod(), tensor(3))
     wide = torch.randn(96, 64).t().requires_grad_()
     assert not is_left(lambda x: x.relu(), wide)
 
@@ -121,6 +121,37 @@ def test_images_in_channels_last_are_left_to_torch_if_all_is_done_by_pixels() ->
     assert is_left(lambda x, w: F.conv2d(x, w).relu(), x, tensor(8, 16, 3, 3))
     x.grad = None
     assert not is_left(lambda x, w: F.conv2d(x, w).softmax(-1), x, tensor(8, 16, 3, 3))
+
+
+def test_of_any_size_torch_runs_the_small_calls_and_the_report_says_which() -> None:
+    compiled = torchmux.compile(lambda x: x.softmax(-1), backend="native", dynamic=True, fullgraph=True)
+    engines = []
+    for rows in (8, 4000, 16):
+        x = tensor(rows, 64)
+        result = compiled(x)
+        engines.append(type(result.grad_fn).__name__)
+        (result * result).sum().backward()
+        found, x.grad = x.grad, None
+        expected = x.softmax(-1)
+        (expected * expected).sum().backward()
+        torch.testing.assert_close(found, x.grad)
+    assert engines[0] == engines[2] == "SoftmaxBackward0" != engines[1]
+    (entry,) = torchmux.report(compiled).graphs
+    assert not entry.report.fallbacks
+    assert "calls sooner in which input 0 has less than" in str(entry.report.notes)
+
+
+def test_of_any_size_all_calls_are_compiled_where_the_elements_of_an_input_tell_nothing() -> None:
+    for outer in (lambda x: (x[:, None] - x).abs(), lambda x: F.mish(torch.outer(x, x))):
+        compiled = torchmux.compile(outer, backend="native", dynamic=True)
+        compiled(tensor(60)).sum().backward()
+        assert not torchmux.report(compiled).graphs[0].report.notes
+
+
+def test_losses_of_few_numbers_are_left() -> None:
+    assert is_left(lambda x: F.huber_loss(x, x.detach() * 0.5), tensor(8, 8))
+    assert is_left(lambda x: F.pad(x, (1, 1)), tensor(8, 8))
+    assert not is_left(lambda x: F.huber_loss(x, x.detach() * 0.5), tensor(300, 300))
 
 
 def test_what_cannot_be_estimated_prints_nothing(capfd: pytest.CaptureFixture) -> None:

@@ -23,6 +23,22 @@ def integer_argument_unused(x, n):
     return x * 2
 
 
+@case(lambda: [(filled(4), n / 8, n / 4) for n in (2, 3, 5, 4, 9)], compiles=2)
+def divided_by_what_the_larger_of_two_is_in(x, rate, total):
+    weight = max(0.001, rate) ** 2 + min(total, 9)
+    return x * (weight / (total + weight)), total + weight
+
+
+@case(numbers(2, 3, 5, 4, 9), compiles=2)
+def decay_of_so_many_steps(x, n):
+    return x * math.sqrt(1 - math.pow(0.9, n)), math.pow(1, n + 1), math.pow(0.5, n / 2)
+
+
+@case(numbers(2, 3, -5, 4), compiles=4)
+def power_that_is_no_decay(x, n):
+    return x * math.pow(2.0, n), math.pow(0.5, n), math.pow(n, 3)
+
+
 @case(lambda: [(filled(4), [n, 7]) for n in (2, 3, 5, 4)])
 def integer_in_list(x, numbers):
     return x * numbers[0] + numbers[1]
