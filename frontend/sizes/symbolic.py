@@ -434,7 +434,7 @@ class SymbolicNumbers(Tracer):
         if node.op != "call_function" or node.target not in _PYTHONS or node.kwargs:
             return None
         operands = [self._tree(each, numbers) for each in node.args]
-        return None if None in operands else (_PYTHONS[node.target], *operands)
+        return None if None in operands else (node.target, *operands)
 
     def _is_exact(self, expr: Any) -> bool:
         """Whether ShapeEnv may reorder what a comparison computes: arithmetic on floats does not bear that."""

@@ -82,7 +82,7 @@ class RoundedSizes:
                 if factor.is_number or not left.is_Integer or left < 0:
                     return expr
                 factors[factor] = left
-            terms.append(_product(factors))
+            terms.append(math.prod(base**power for base, power in factors.items()))
         return sum(terms)
 
     def _rounded(self, expr: Any) -> Any:
@@ -108,12 +108,6 @@ def _terms(expr: Any) -> tuple[Any, ...]:
     if expr.is_Add:
         return tuple(expr.args)
     return () if expr.is_zero else (expr,)
-
-
-def _product(factors: Any) -> Any:
-    from sympy import Mul, Pow
-
-    return Mul(*(Pow(factor, power) for factor, power in factors.items()))
 
 
 def _without_remainders(expr: Any, multiple: Any) -> Any:
