@@ -293,7 +293,7 @@ class KernelPrinter:
         done[step] = value
         if len(done) < len(group):
             return
-        name, kind = w.fresh("s"), register_type(step.value.dtype, True)
+        name, kind = w.fresh("few"), register_type(step.value.dtype, True)
         w.top.write(f"{kind} {name}[] = {{{', '.join(done[s] for s in group)}}};")
         w.top.write(f"store_few<{len(group)}>({w.place(step.buffer, group[0].position)}, {name}, m);")
 

@@ -118,6 +118,7 @@ class Writer:
         self.top.write(closing)
 
     def fresh(self, prefix: str = "v") -> str:
+        """A name for a variable; ``s`` is the prefix of sizes, which torch names."""
         self._count += 1
         return f"{prefix}{self._count}"
 
@@ -301,7 +302,7 @@ class Writer:
         key = (buffer, first)
         found = next((s.names[key] for s in self.scopes[: at + 1] if key in s.names), None)
         if found is None:
-            found = self.scopes[at].names[key] = self.fresh("s")
+            found = self.scopes[at].names[key] = self.fresh("few")
             self.scopes[at].write(f"{register_type(node.dtype, True)} {found}[{step}];")
             self.scopes[at].write(f"load_few<{step}>({found}, {self.place(buffer, first)}, {self.lanes});")
         return f"{found}[{which}]"

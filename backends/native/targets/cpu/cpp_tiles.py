@@ -55,7 +55,7 @@ class Squares:
             if node.op == "load" and not node.args and self._lies_across(*node.attr)
         }
         for (buffer, position), node in loads.items():
-            name = w.fresh("s")
+            name = w.fresh("square")
             w.top.write(f"{register_type(node.dtype, True)} {name}[{self.rows}];")
             assert w.vector is not None
             kind = self.kind.replace("few", "few_back") if goes_back(position, w.vector, self.tile) else self.kind
@@ -69,7 +69,7 @@ class Squares:
         if not self._lies_across(store.buffer, store.position, stores=True):
             return False
         w = self.printer.writer
-        name = w.fresh("s")
+        name = w.fresh("square")
         value = w.name(store.value, vector=True)
         w.scopes[-2].write(f"{register_type(store.value.dtype, True)} {name}[{self.rows}];")
         w.top.write(f"{name}[k] = {value};")
