@@ -74,15 +74,20 @@ def noting_calls(report: GraphReport) -> Iterator[None]:
         _noting.reset(token)
 
 
+def _noted(why: str) -> CallsInTorch:
+    calls = CallsInTorch(why)
+    if (noted := _noting.get()) is not None:
+        noted.append(calls)
+    return calls
+
+
 def in_torch(captured: Any, message: str, *, strict: bool) -> Callable[..., Sequence[Any]]:
     """Code for the calls that a compiled part does not take; ``message`` says which, in the log and in the report.
 
     Raises:
         FallbackRefused: on such a call, if ``strict``.
     """
-    calls = CallsInTorch(message)
-    if (noted := _noting.get()) is not None:
-        noted.append(calls)
+    calls = _noted(message)
 
     def call(*args: Any) -> Sequence[Any]:
         if strict:
@@ -126,11 +131,14 @@ def eager_when_overlap_differs(
 def small_in_torch(
     run: Callable[..., Sequence[Any]], captured: GraphModule, small: SmallCalls
 ) -> Callable[..., Sequence[Any]]:
-    """Leave calls to torch that it runs sooner than ``run``."""
-    position, below, in_torch = small.position, small.below, captured.forward
+    """Leave calls to torch that it runs sooner than ``run``.  The report counts them."""
+    position, below, calls = small.position, small.below, _noted(small.reason)
 
     def call(*args: Any) -> Sequence[Any]:
-        return in_torch(*args) if args[position].numel() < below else run(*args)
+        if args[position].numel() >= below:
+            return run(*args)
+        calls.count += 1
+        return captured.forward(*args)
 
     return call
 

@@ -139,6 +139,7 @@ def test_of_any_size_torch_runs_the_small_calls_and_the_report_says_which() -> N
     (entry,) = torchmux.report(compiled).graphs
     assert not entry.report.fallbacks
     assert "calls sooner in which input 0 has less than" in str(entry.report.notes)
+    assert [calls.count for calls in entry.report.calls_in_torch if calls.why in entry.report.notes] == [2]
 
 
 def test_of_any_size_all_calls_are_compiled_where_the_elements_of_an_input_tell_nothing() -> None:
