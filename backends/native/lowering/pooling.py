@@ -345,24 +345,37 @@ def _placed_back(
 # --- averages ---------------------------------------------------------------------------------------------------------
 
 
+_EXACT = 2**24
+"""Integers up to this one are numbers of all types that averages are computed in."""
+
+
 def _count(shape: Sequence[Window], at: Any, inside: Sequence[bool], pads: bool, dtype: torch.dtype) -> Node:
-    """How many elements the average of a window is over."""
+    """How many elements the average of a window is over.
+
+    Places are numbers of ``dtype`` where these are exact: a GPU's assembler is wrong about some sums of integers that
+    LLVM finds to fit into 8 bits, as rows of a small image do.
+    """
+    is_exact = dtype.is_floating_point and all(
+        type(w.extent) is int and w.extent + w.pad + w.size <= _EXACT for w in shape
+    )
+    number = dtype if is_exact else torch.int64
     known = 1
     varying: Node | None = None
     for w, i, whole in zip(shape, at, inside, strict=True):
         if whole or (pads and w.all_in_padding):
             known *= w.size
             continue
-        start = ops.from_index(w.position(i, 0))
-        end = ops.from_index(w.position(i, w.size))
-        end = binary("minimum", end, ops.from_index(w.extent + (w.pad if pads else 0)))
+        start = ops.cast(ops.from_index(w.position(i, 0)), number)
+        end = ops.cast(ops.from_index(w.position(i, w.size)), number)
+        most = ops.cast(ops.from_index(w.extent + (w.pad if pads else 0)), number)
+        end = binary("minimum", end, most)
         if not pads:
-            start = binary("maximum", start, const(0, torch.int64))
+            start = binary("maximum", start, const(0, number))
         length = binary("sub", end, start)
         varying = length if varying is None else binary("mul", varying, length)
     if varying is None:
         return const(known, dtype)
-    return ops.cast(binary("mul", varying, const(known, torch.int64)), dtype)
+    return ops.cast(binary("mul", varying, const(known, number)), dtype)
 
 
 def _average(

@@ -8,7 +8,7 @@ order.  Both are fused like any others, and what is between them is planned like
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,69 @@ from ..ir.expressions import Buffer, Node, Statement, compute_type, make, rewrit
 from ..ir.index import Index, Var
 from ..ir.operations import binary, compare, const
 from ..ir.program import Program
+from ..ir.uses import Uses
 
 MOST_UNEVEN = 2
 """Parts are equal if a number of them that is off by this factor at most allows it; the last is shorter otherwise."""
 
 
-PartsOf = Callable[[Statement, Callable[[], bool], Callable[[], int]], int]
-"""Into about how many parts a reduction is split; 1 leaves it alone.
+@dataclass(frozen=True)
+class Surroundings:
+    """What a program does around a reduction: ``made`` is what the statements before it have made."""
 
-The first function says whether another pass over all elements needs the result, as in softmax: as one kernel, the two
-may read memory once.  The other says about how many instructions an element takes, with what computes it on the way.
-"""
+    program: Program
+    uses: Uses
+    made: Mapping[Buffer, Statement]
+    statement: Statement
+
+    def feeds_a_pass(self) -> bool:
+        """Whether another pass over all elements needs the result, as in softmax: one kernel for both may read memory
+        once."""
+        points, made = _points(self.statement), {self.statement.target}
+        for item in self.program.items:
+            if isinstance(item, Statement) and not made.isdisjoint(item.reads):
+                if not item.reduction and _points(item) >= points:
+                    return True
+                made.add(item.target)
+        return False
+
+    def cost(self) -> int:
+        """About how many instructions an element takes, with what computes it on the way."""
+        return self.statement.value.cost + sum(made.value.cost for made in self.on_the_way())
+
+    def on_the_way(self) -> list[Statement]:
+        """What computes an element in the kernel that reduces it: a kernel stores and reduces what walks the same
+        points, and whatever has no other reader is computed there."""
+        points = _points(self.statement)
+        found: dict[Buffer, Statement] = {}
+        todo = [(self.statement, buffer) for buffer in self.statement.reads]
+        while todo:
+            reader, buffer = todo.pop()
+            made = self.made.get(buffer)
+            if made is None or buffer in found or made.reduction or _points(made) != points:
+                continue
+            if reader is self.statement or self.uses.only_reader(buffer):
+                found[buffer] = made
+                todo += [(made, read) for read in made.reads]
+        return list(found.values())
+
+    def is_of_moments(self) -> bool:
+        """Whether this is the sum of a mean, or of squared distances from one: a kernel updates both with each
+        element."""
+        own = self.statement
+        loops = (own.kept, own.reduced)
+        return own.reduction == "sum" and any(
+            isinstance(item, Statement)
+            and item.reduction == "sum"
+            and (item.kept, item.reduced) == loops
+            and (parts := _distance(item.value)) is not None
+            and (item is own or parts[0] is own.value)
+            for item in self.program.items
+        )
+
+
+PartsOf = Callable[[Statement, Surroundings], int]
+"""Into about how many parts a reduction is split; 1 leaves it alone."""
 
 
 def split(program: Program, parts_of: PartsOf) -> None:
@@ -115,11 +167,16 @@ class _ByParts(Splitter):
     def __init__(self, program: Program, parts_of: PartsOf) -> None:
         super().__init__(program)
         self.parts_of = parts_of
+        self.uses = Uses(program, program.items)
         self.sums: dict[Buffer, tuple[Buffer, Statement, int]] = {}  # of what is split: the parts, and their length
 
     def parts(self, old: Statement) -> Parts | None:
-        wanted = self.parts_of(old, lambda: self._feeds_a_pass(old), lambda: self._cost(old))
-        return None if wanted < 2 else _parts(old.reduced, wanted)
+        around = Surroundings(self.program, self.uses, self.made, old)
+        if (wanted := self.parts_of(old, around)) < 2:
+            return None
+        rows = {index.coefficient(made.position, v): v.size for made in around.on_the_way() for v in made.kept}
+        steps = _in_order_of_memory(old)
+        return _parts(tuple(steps), wanted, {v: rows[step] for v, step in steps.items() if step in rows})
 
     def _values(self, old: Statement, parts: Parts, kind: str) -> list[Statement]:
         length = index.product(v.size for v in parts.within)
@@ -131,28 +188,12 @@ class _ByParts(Splitter):
         self.sums[old.target] = (first.target, first, length)
         return [first, second]
 
-    def _feeds_a_pass(self, old: Statement) -> bool:
-        points, made = _points(old), {old.target}
-        for item in self.program.items:
-            if isinstance(item, Statement) and not made.isdisjoint(item.reads):
-                if not item.reduction and _points(item) >= points:
-                    return True
-                made.add(item.target)
-        return False
-
-    def _cost(self, old: Statement) -> int:
-        """The instructions for an element, which is stored and reduced by one kernel if both walk the same points."""
-        points = _points(old)
-        made = {b: self.made[b] for b in old.reads if b in self.made}
-        return old.value.cost + sum(m.value.cost for m in made.values() if not m.reduction and _points(m) == points)
-
     def _distances(self, old: Statement, parts: Parts) -> list[Statement] | None:
         """Squared distances from the mean of all: those from the mean of each part, which needs no other pass over the
         elements than that mean does, and those of these means."""
-        square = old.value
-        if square.op != "mul" or square.args[0] is not square.args[1] or square.args[0].op != "sub":
+        if (parted := _distance(old.value)) is None:
             return None
-        value, mean = square.args[0].args
+        value, mean = parted
         source = self.made.get(mean.attr[0]) if mean.op == "load" else None
         if source is None or source.reduction or source.value.op != "div" or source.value.args[0].op != "load":
             return None
@@ -176,6 +217,33 @@ class _ByParts(Splitter):
         return [squares, self._second(old, parts, binary("add", self._load(squares.target, old, parts), spread), "sum")]
 
 
+def _distance(value: Node) -> tuple[Node, Node] | None:
+    """What a squared distance is one of: a value, and a mean."""
+    if value.op != "mul" or value.args[0] is not value.args[1] or value.args[0].op != "sub":
+        return None
+    left, right = value.args[0].args
+    return left, right
+
+
+def _in_order_of_memory(old: Statement) -> dict[Var, int]:
+    """The loops that are reduced over, and how far apart in memory their elements are, so that a part of the first ones
+    is read in one piece.
+
+    Channels of an image that lie innermost would else be parted, and each part read a few elements at a time.  Places
+    of an extremum keep their order, by which the first of equal elements is found.
+    """
+
+    def steps(position: Index) -> list[int] | None:
+        found = [index.coefficient(position, v) for v in old.reduced]
+        return None if any(type(step) is not int for step in found) else [abs(step) for step in found]
+
+    walks = [found for _, position in old.value.loads if (found := steps(position)) is not None]
+    walk = dict(zip(old.reduced, max(walks, key=sum, default=[0] * len(old.reduced)), strict=True))
+    if str(old.reduction).startswith("arg"):
+        return walk
+    return dict(sorted(walk.items(), key=lambda each: -each[1]))
+
+
 def _points(statement: Statement) -> int:
     return index.usual(index.product(v.size for v in (*statement.kept, *statement.reduced))) or 0
 
@@ -189,8 +257,11 @@ def _flat(loops: tuple[Var, ...]) -> Index:
     return index.flatten([index.var(v.key, v.size) for v in loops], [v.size for v in loops])
 
 
-def _parts(reduced: tuple[Var, ...], wanted: int) -> Parts | None:
+def _parts(reduced: tuple[Var, ...], wanted: int, rows: Mapping[Var, Index]) -> Parts | None:
     """About ``wanted`` parts: the outermost loops as they are, and of one of them a part.
+
+    What computes the elements may walk a loop as rows of so many ``rows`` elements.  If it can be, a part is some whole
+    rows, because one kernel does both then.
 
     Of a loop whose size changes from call to call, the parts keep their length, so that there are more of a longer one.
     """
@@ -203,7 +274,7 @@ def _parts(reduced: tuple[Var, ...], wanted: int) -> Parts | None:
     if not rest:
         return None
     loop, after = rest[0], rest[1:]
-    length, more, guard = _length(loop, max(wanted // count, 1))
+    length, more, guard = _length(loop, max(wanted // count, 1), rows.get(loop, 1))
     inner = list(after)
     sizes: list[Index] = [v.size for v in whole]
     if length is None:
@@ -230,11 +301,11 @@ def _usual(variable: Var) -> int:
     return index.usual(variable.size) or 1
 
 
-def _length(loop: Var, wanted: int) -> tuple[int | None, Index, bool]:
+def _length(loop: Var, wanted: int, row: Index) -> tuple[int | None, Index, bool]:
     """How long about ``wanted`` parts of a loop are, how many there are, and whether the last may be shorter; the
     length is None if the loop is one part."""
     extent = _usual(loop)
-    more = _pieces(extent, wanted)
+    more = _pieces(extent, wanted, row if type(row) is int else 1)
     if more < 2:
         return None, 1, False
     length = -(-extent // more)
@@ -244,10 +315,13 @@ def _length(loop: Var, wanted: int) -> tuple[int | None, Index, bool]:
     return length, count, index.exact(loop.size, length) * length != loop.size
 
 
-def _pieces(extent: int, wanted: int) -> int:
-    """A divisor of ``extent`` that is about ``wanted``, or that number itself if there is none."""
+def _pieces(extent: int, wanted: int, row: int) -> int:
+    """A divisor of ``extent`` that is about ``wanted``, or that number itself if there is none.  Divisors that leave
+    rows of so many elements whole come first."""
+    if wanted <= 1:
+        return 1
     near = [n for n in range(max(wanted // MOST_UNEVEN, 2), wanted * MOST_UNEVEN + 1) if extent % n == 0]
-    return min(near, key=lambda n: abs(n - wanted), default=wanted) if wanted > 1 else 1
+    return min(near, key=lambda n: (extent // n % row != 0, abs(n - wanted)), default=wanted)
 
 
 def _neutral(dtype: torch.dtype, kind: str) -> Node:

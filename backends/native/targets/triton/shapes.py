@@ -7,17 +7,20 @@ fill all multiprocessors.  Its first choice is what runs; ``max-autotune`` may t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...ir import index
 from ...ir.expressions import Statement
 from ...ir.index import Index
+from ...schedule.splits import Surroundings
 
 MULTIPROCESSORS = 132
 """Of an H100; a processor with more or fewer of them gets the same code."""
 FILLING = 2 * MULTIPROCESSORS
 """So many programs keep all multiprocessors busy."""
+PIECE = 16
+"""A thread reads or writes at most so many bytes at once, which begin at a multiple of it."""
 LONGEST_ROW = 16384
 """So many points are held in registers through all stages of a kernel, if it reads few values of each."""
 HEAVY_ROW = 8192
@@ -38,7 +41,10 @@ _PASS_BYTES = 128 * 1024
 _PASS_COST = 2**20
 """The same, and instructions, where another pass needs these elements once more, which one kernel may find in the
 cache; more if fewer multiprocessors would be idle."""
-_PART_BYTES = 16 * 1024
+_MOMENTS = 20
+"""Instructions for an element that the running mean and spread of a norm take."""
+_PART_BYTES, _PART_COST = 16 * 1024, 2**18
+"""A part is worth a program of its own if it reads so many bytes, or takes so many instructions."""
 _LONGEST_TURN = 32768
 """Of a row of so many points, exponentials are added up in one turn."""
 _SHORTEST_TURN = 256
@@ -175,7 +181,9 @@ def walked_columns(columns: Index, points: Index, cost: int) -> tuple[Shape, ...
     """For columns that are walked block by block, some adjacent ones in a program; an element takes about ``cost``
     instructions."""
     found = []
-    sizes = [(_COLUMNS, 64, 4), (_COLUMNS, 32, 4), (2 * _COLUMNS, 32, 4), (2 * _COLUMNS, 32, 8)]
+    usual = index.usual(columns) or _COLUMNS
+    beside = 2 * _COLUMNS if usual > 2 * _COLUMNS * FILLING else _COLUMNS  # fewer are read less well, but fill more
+    sizes = [(beside, 2048 // beside, 4), (beside, 1024 // beside, 4), (_COLUMNS, 64, 4), (2 * _COLUMNS, 32, 8)]
     if cost >= _HEAVY:
         sizes = [(2 * _COLUMNS, 64, 8), (2 * _COLUMNS, 32, 8), (_COLUMNS, 64, 8), (4 * _COLUMNS, 16, 8)]
     for beside, block, warps in sizes:
@@ -242,7 +250,7 @@ def _tiles(rows: int, columns: int, depth: int, sides: tuple[int, int, int], war
     return Shape(blocks, warps, stages, -(-rows // y) * -(-columns // x))
 
 
-def parts(statement: Statement, feeds_a_pass: Callable[[], bool], cost: Callable[[], int]) -> int:
+def parts(statement: Statement, around: Surroundings) -> int:
     """Into how many parts a reduction is split, so that all multiprocessors have something to do; see
     :data:`~...schedule.splits.PartsOf`."""
     kept, reduced = index.usual(statement.kept_size), index.usual(statement.reduced_size)
@@ -257,18 +265,24 @@ def parts(statement: Statement, feeds_a_pass: Callable[[], bool], cost: Callable
         for v in statement.kept
         if (step := index.coefficient(at, v)) is not None
     )
-    beside = min(_COLUMNS, power(kept)) if by_columns else 1
+    # Of few columns, narrow blocks: else there are so many parts that the second stage takes long.
+    beside = min(2 * _COLUMNS if kept >= 4 * _COLUMNS else _COLUMNS, power(kept)) if by_columns else 1
     programs = -(-kept // beside)
     held = reduced * beside * max(b.dtype.itemsize for b, _ in read) * (2 if by_columns else 1)
-    if programs >= FILLING or held < _SPLIT_BYTES:
+    if programs >= FILLING:
+        return 1
+    work = 0 if by_columns else reduced * (around.cost() + (_MOMENTS if around.is_of_moments() else 0))
+    if held < _SPLIT_BYTES and work < _PASS_COST:
         return 1
     if not by_columns:
         idle = (FILLING - programs) / FILLING
-        short = reduced <= LONGEST_ROW or (held * idle < _PASS_BYTES and reduced * cost() * idle < _PASS_COST)
-        if short and feeds_a_pass():
+        short = reduced <= LONGEST_ROW or (held * idle < _PASS_BYTES and work * idle < _PASS_COST)
+        if short and around.feeds_a_pass():
             return 1
-    wanted = -(-(4 if by_columns and cost() >= _HEAVY else 2) * FILLING // programs)
-    return max(1, min(wanted, held // _PART_BYTES))
+    wanted = -(-2 * FILLING // programs)
+    if by_columns and around.cost() < _HEAVY:
+        wanted = max(wanted, min(2 * wanted, FILLING))  # more parts would take the second stage longer
+    return max(1, min(wanted, max(held // _PART_BYTES, work // _PART_COST)))
 
 
 def _rows(rows: Index, beside: int, block: int, warps: int) -> Shape:

@@ -13,12 +13,11 @@ from ....ir.products import Convolution, FinishedProduct, Product
 from ....ir.program import Program
 from ....ir.uses import Uses
 from ....schedule.inlining import extents, replaced
+from ..shapes import PIECE
 from .operands import extent, factors
 
 _MOST_COST = 200
 """So many instructions for an element are hidden behind the products of other programs."""
-_PIECE = 16
-"""So many bytes libraries write at once."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def find(program: Program) -> list[Candidate]:
 
 def is_ragged(matrix: Buffer) -> bool:
     """Whether the rows of a matrix begin at any place, where a library cannot write several elements at once."""
-    return cast("int", matrix.strides[0]) * matrix.dtype.itemsize % _PIECE != 0
+    return cast("int", matrix.strides[0]) * matrix.dtype.itemsize % PIECE != 0
 
 
 def stored(product: Product) -> Candidate:

@@ -22,7 +22,7 @@ from torchmux.backends.common.cache import code_or_refusal
 from torchmux.backends.native import targets
 from torchmux.backends.native.generate import decompositions, generate
 from torchmux.backends.native.options import NativeOptions
-from torchmux.backends.native.targets.triton import compiling, driver, target as triton_target
+from torchmux.backends.native.targets.triton import compiling, driver, target as triton_target, worker
 from torchmux.backends.native.targets.triton.axes import LIMIT
 from torchmux.registry.errors import CompilationFailed
 
@@ -286,6 +286,35 @@ def test_products_are_finished_where_the_model_fits(made, monkeypatch, capabilit
     monkeypatch.setattr(triton_target.compiling, "packed", lambda cubins, capability: b"")
     code = made(lambda x, w: torch.relu(x @ w), (8192, 64), (64, 256))
     assert code.head["code"].count("fn.add_product(") == expected
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(5000, 1), (5001, 0)])
+def test_products_of_odd_operands_are_the_librarys(made, rows, expected) -> None:
+    """The gradient of a matrix is read along its rows: a block that ends at any of them is read element by element."""
+    code = made(lambda g, x, z: g[:, :rows].t() @ x + z, (2048, 5008), (2048, 768), (rows, 768))
+    assert code.head["code"].count("fn.add_product(") == expected
+
+
+def test_parts_of_images_are_rows_of_pixels(made) -> None:
+    """With all channels, which lie next to each other: parts of the channels would be read in small pieces."""
+
+    def normed(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        images = x.permute(0, 3, 1, 2)
+        pooled = F.avg_pool2d(images, 3, 1, 1, count_include_pad=False)
+        return F.group_norm(images + scale.view(-1, 1, 1) * pooled, 1)
+
+    text = made(normed, (16, 14, 14, 320), (320,)).head["code"]
+    first = text.partition("def kernel0(")[2].partition("def kernel1(")[0]
+    assert "% 320" in first and "r < 4480" in first  # one row of 14 pixels
+
+
+def test_sums_that_the_assembler_reads_wrongly_are_found() -> None:
+    """Of which the upper half alone is used; both halves, and pairs of halves that are no integers, are read well."""
+    text = "mov.b32 %r1, {%rs1, %rs2};\nadd.s16x2 \t%r3, %r1, %r2;\nmov.b32 \t{LOWER, %rs4}, %r3;\n"
+    assert worker.is_misread(text.replace("LOWER", "_"))
+    assert worker.is_misread(text.replace("LOWER", "%rs3"))
+    assert not worker.is_misread(text.replace("LOWER", "%rs3") + "cvt.u32.u16 %r5, %rs3;\n")
+    assert not worker.is_misread(text.replace("LOWER", "_").replace("s16x2", "f16x2"))
 
 
 def test_a_large_tensor_is_made_where_the_last_one_ends(made) -> None:
