@@ -541,7 +541,7 @@ class ObjectValue(Value):
 
 
 def _key(name: str, raw: Any) -> Any:
-    """The key in ``ObjectValue.attrs`` of an attribute for which the class has ``raw``: slots lie beside ``__dict__``."""
+    """The key in ``ObjectValue.attrs`` of what an attribute is, ``raw`` on the class: slots lie beside ``__dict__``."""
     return raw if isinstance(raw, types.MemberDescriptorType) else name
 
 
