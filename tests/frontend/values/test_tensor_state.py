@@ -384,3 +384,20 @@ def test_a_leaf_after_what_is_no_leaf(write):
     with pytest.raises(RuntimeError, match="leaf Variable"):
         compiled(torch.ones(4, requires_grad=True), table)
     assert table == {"before": True}
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "into"),
+    [
+        (torch.sum, torch.bfloat16, torch.float32), (torch.prod, torch.float32, torch.int64),
+        (torch.mean, torch.float32, torch.float64), (torch.var, torch.float32, torch.bfloat16),
+        (torch.logsumexp, torch.float32, torch.float64), (torch.nansum, torch.float32, torch.float64),
+    ],
+)  # fmt: skip
+def test_out_of_another_dtype(operator, dtype, into):
+    """Sums compute in the dtype of ``out=``, which a compiler of the graph does not."""
+    x, found, expected = torch.linspace(1.01, 3, 24).view(8, 3).to(dtype), torch.zeros(3, dtype=into), None
+    expected = operator(x, 0, out=found.clone())
+    compiled = torchmux.compile(lambda x, out: operator(x * 1, 0, out=out) + 1, backend="aot_eager")
+    assert torch.equal(compiled(x, found), expected + 1)
+    assert torch.equal(found, expected)
