@@ -401,3 +401,14 @@ def test_out_of_another_dtype(operator, dtype, into):
     compiled = torchmux.compile(lambda x, out: operator(x * 1, 0, out=out) + 1, backend="aot_eager")
     assert torch.equal(compiled(x, found), expected + 1)
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("ask", [lambda x: x.retains_grad, lambda x: x.output_nr, lambda x: x.storage_type()])
+def test_what_autograd_has_made_outside(ask):
+    """No fake tensor of an input has these from the tensor."""
+    leaf = torch.ones(2, 3, requires_grad=True)
+    kept = leaf * 1
+    kept.retain_grad()
+    compiled = torchmux.compile(lambda x: (x * 2, ask(x)), backend="eager")
+    for x in (leaf[0], leaf * 1, kept, kept, leaf.unbind(0)[1], leaf):
+        assert compiled(x)[1] == ask(x)
