@@ -110,14 +110,15 @@ def writes_behind_autograd(gm: GraphModule) -> bool:
     """Whether a captured graph writes to a detached tensor in the memory of an input that is no leaf.
 
     AOTAutograd copies the new contents to the input itself, in view of autograd: that is an error for views of leaves,
-    and for leaves, to which the code belongs as well.
+    and for leaves, to which the code belongs as well.  Where the graph also writes in view of autograd, so it is in eager.
     """
     inputs = [n for n in gm.graph.find_nodes(op="placeholder") if getattr(_example(n), "requires_grad", False)]
     made = _storages(n for n in inputs if not _example(n).is_leaf)
     if not made:
         return False
-    detached = [n for node in gm.graph.nodes for n in _targets(node) if _is_detached(n)]
-    return any(storage in made for storage in _storages(detached))
+    written = [n for node in gm.graph.nodes for n in _targets(node)]
+    behind, seen = (_storages(n for n in written if _is_detached(n) is hidden) for hidden in (True, False))
+    return any(storage in made and storage not in seen for storage in behind)
 
 
 def _is_detached(node: Node) -> bool:

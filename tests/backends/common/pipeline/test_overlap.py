@@ -347,7 +347,7 @@ def test_views_that_eager_refuses_to_write_to(f):
     "write",
     [
         lambda x: x.detach().mul_(2), lambda x: (x.data.mul_(2), x * 3)[1], lambda x: x.detach()[0].fill_(7),
-        lambda x: x.detach().copy_(x * 2).sum(), lambda x: torch._foreach_mul_([x.detach()], 2.0) or x * 2,
+        lambda x: x.detach().copy_(x * 2).sum(), lambda x: (torch._foreach_mul_([x.detach()], 2.0), x * 2)[1],
     ],
 )  # fmt: skip
 def test_writes_behind_autograd(write):
