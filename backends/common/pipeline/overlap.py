@@ -110,7 +110,7 @@ def writes_behind_autograd(gm: GraphModule) -> bool:
     """Whether a captured graph writes to a detached tensor in the memory of an input that is no leaf.
 
     AOTAutograd copies the new contents to the input itself, in view of autograd: that is an error for views of leaves,
-    and for leaves, to which the code belongs as well.  Where the graph also writes in view of autograd, eager raises it.
+    and for leaves, to which the code belongs as well.  Where the graph also writes in its view, eager raises it.
     """
     inputs = [n for n in gm.graph.find_nodes(op="placeholder") if getattr(_example(n), "requires_grad", False)]
     made = _storages(n for n in inputs if not _example(n).is_leaf)
