@@ -84,12 +84,14 @@ def _compiled(
 
     from .common.pipeline.aot import VIEW_OF_SUBCLASS, fake_inputs, returns_views_of_subclasses
     from .common.pipeline.derivatives import refuse
-    from .common.pipeline.overlap import returns_parts_of_written_inputs
+    from .common.pipeline.overlap import BEHIND_AUTOGRAD, returns_parts_of_written_inputs, writes_behind_autograd
     from .common.pipeline.runtime import eager_when_overlap_differs
     from .common.recurrent import recurrent_as_in_eager
 
     if returns_views_of_subclasses(gm):
         raise GraphRefused(VIEW_OF_SUBCLASS)
+    if writes_behind_autograd(gm):
+        raise GraphRefused(BEHIND_AUTOGRAD)
     if (reason := returns_parts_of_written_inputs(gm)) is not None:
         raise GraphRefused(reason)
     if any(isinstance(given, torch.Tensor) and given.is_neg() for given in example_inputs):

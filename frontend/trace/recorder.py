@@ -232,6 +232,8 @@ class GraphRecorder(SymbolicNumbers):
             self._check_numpy_numbers(kind, target, args, kwargs, result)
         if before is not None and tuple(fake_kwargs["out"].shape) != before:
             raise GraphBreak(breaks.OPERATION, "out= is a tensor with a different shape, which the operator resizes")
+        if isinstance(out, torch.Tensor):
+            self._refuse_other_dtype(kind, target, fake_args, fake_kwargs)
         if isinstance(result, torch.Tensor):
             for value in (*args, *kwargs.values()):
                 if isinstance(value, TensorValue) and value.example is result:
@@ -342,6 +344,21 @@ class GraphRecorder(SymbolicNumbers):
             yield
         finally:
             self.graph, self.region, self.grad_enabled = kept
+
+    def _refuse_other_dtype(self, kind: str, target: Any, args: list, kwargs: dict) -> None:
+        """Break where ``out=`` has another dtype than the result would have without it.
+
+        Sums and the like compute in the dtype of ``out=``.  A compiler would compute in that of the
+        result, and convert.
+        """
+        out = kwargs["out"]
+        others = [v for v in ti.pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor) and v is not out]
+        if others and all(v.dtype is out.dtype for v in others) and kwargs.get("dtype") is None:
+            return
+        plain = self.propagate(kind, target, args, {name: v for name, v in kwargs.items() if name != "out"})
+        if isinstance(plain, torch.Tensor) and plain.dtype is not out.dtype:
+            words = f"out= of {_operator_name(target)} is of another dtype than its result, and it computes in that"
+            raise GraphBreak(breaks.OPERATION, words)
 
     def propagate(self, kind: str, target: Any, args: list, kwargs: dict) -> Any:
         try:

@@ -63,8 +63,9 @@ def own_namespace(obj: Any) -> dict | None:
 class ObjectValue(Value):
     """An object of a Python class: an existing one (``obj``) or one that the trace created (``obj`` is MISSING).
 
-    ``attrs`` holds what the trace wrote, over what the real object has; ``storage`` is the builtin part of an object
-    whose class derives from dict, list, tuple, set, str or int.
+    ``attrs`` holds what the trace wrote, over what the real object has: under a name what belongs in its ``__dict__``,
+    under a descriptor what belongs in that slot.  ``storage`` is the builtin part of an object whose class derives from
+    dict, list, tuple, set, str or int.
     """
 
     __slots__ = ("_storage", "attrs", "cls", "moved", "namespace", "obj")
@@ -75,8 +76,8 @@ class ObjectValue(Value):
         self.cls = cls
         self.obj = obj
         self.source = source
-        self.attrs: dict[str, Any] = {}
-        self.moved: set[str] = _NONE_MOVED  # attributes that were deleted and set again, which puts them last
+        self.attrs: dict[Any, Any] = {}
+        self.moved: set[Any] = _NONE_MOVED  # attributes that were deleted and set again, which puts them last
         self.namespace: Value | None = None  # its __dict__, once the program has read it
         self._storage = storage
 
@@ -173,7 +174,7 @@ class ObjectValue(Value):
 
         ``shadows``: the class has the name too, so its absence from the instance must be guarded.
         """
-        written = self.attrs.get(name)
+        written = self.attrs.get(_key(name, slot))
         if written is not None:
             return None if written is DELETED else written
         if self.obj is MISSING:
@@ -249,15 +250,15 @@ class ObjectValue(Value):
             raise GraphBreak(OPERATION, f"setting {name!r} of {self.describe()}")
         if not self._accepts(name, raw):
             raise Raised(tr.make_exception(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}"))
-        self.store(tr, name, value)
+        self.store(tr, _key(name, raw), value)
 
     def _accepts(self, name: str, raw: Any) -> bool:
         if isinstance(raw, types.MemberDescriptorType) or self.cls.__dictoffset__ != 0:
             return True
         return attribute_base(self.cls) is threading.local
 
-    def store(self, tr: Tracer, name: str, value: Any) -> None:
-        """Write the instance's own attribute, without any protocol."""
+    def store(self, tr: Tracer, name: Any, value: Any) -> None:
+        """Write the instance's own attribute, or the slot of a descriptor, without any protocol."""
         tr.effects.changed(self)
         if self.attrs.get(name) is DELETED:
             del self.attrs[name]  # a name that was deleted comes back as the last one
@@ -266,14 +267,15 @@ class ObjectValue(Value):
 
     def remove(self, tr: Tracer, name: str, slot: Any = None) -> None:
         """Delete the instance's own attribute, which it has."""
+        key = _key(name, slot)
         if self.obj is MISSING:
-            self.attrs[name] = DELETED
+            self.attrs[key] = DELETED
         elif slot_is_set(slot, self.obj) if slot is not None else name in (own_namespace(self.obj) or ()):
-            self.store(tr, name, DELETED)
+            self.store(tr, key, DELETED)
         else:  # the trace has set it
             self._guard_absent(tr, name, slot)
             tr.effects.changed(self)
-            del self.attrs[name]
+            del self.attrs[key]
 
     def delattr(self, tr: Tracer, name: str) -> None:
         if (custom := self._replaced(tr, "__delattr__")) is not None:
@@ -515,7 +517,12 @@ class ObjectValue(Value):
         base = attribute_base(self.cls)
         setter, deleter, lines = out.names.const(base.__setattr__), out.names.const(base.__delattr__), []
         for name, value in self.attrs.items():
-            if _is_behind_a_descriptor(self.cls, name):  # whose __set__ is not what the program called
+            if isinstance(name, types.MemberDescriptorType):
+                if value is not DELETED:
+                    lines.append(f"{out.names.const(name.__set__)}({variable}, {out.value(value)})")
+                elif self.source is not None:
+                    lines.append(f"{out.names.const(name.__delete__)}({variable})")
+            elif _is_behind_a_descriptor(self.cls, name):  # whose __set__ is not what the program called
                 namespace = f"{out.names.const(base.__getattribute__)}({variable}, '__dict__')"
                 if value is not DELETED:
                     lines.append(f"{namespace}[{name!r}] = {out.value(value)}")
@@ -533,12 +540,17 @@ class ObjectValue(Value):
         return lines
 
 
+def _key(name: str, raw: Any) -> Any:
+    """The key in ``ObjectValue.attrs`` of what an attribute is, ``raw`` on the class: slots lie beside ``__dict__``."""
+    return raw if isinstance(raw, types.MemberDescriptorType) else name
+
+
 def _is_behind_a_descriptor(cls: type, name: str) -> bool:
     """Whether a class has a descriptor under this name that takes writes, and the instance's own is in ``__dict__``."""
     raw = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-    return hasattr(type(raw), "__set__") and not isinstance(
-        raw, types.MemberDescriptorType | types.GetSetDescriptorType
-    )
+    if isinstance(raw, types.MemberDescriptorType | types.GetSetDescriptorType):
+        return not issubclass(raw.__objclass__, BaseException)  # whose fields in C go by their names
+    return hasattr(type(raw), "__set__")
 
 
 _PLAIN_NEW = object.__dict__["__new__"]

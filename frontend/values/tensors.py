@@ -32,7 +32,7 @@ _TO_PYTHON = frozenset(
     {"item", "tolist", "numpy", "data_ptr", "__bool__", "__int__", "__float__", "__index__", "__array__", "__dlpack__",
      "__complex__", "is_shared", "is_pinned", "is_coalesced", "has_names", "storage", "untyped_storage",
      "__reduce_ex__", "__repr__", "__str__", "__format__", "is_set_to", "const_data_ptr",
-     "_is_view", "_use_count"}
+     "_is_view", "_use_count", "storage_type"}
 )  # fmt: skip
 # Methods that work on autograd's or Python's state rather than computing a tensor.
 _STATEFUL = frozenset(
@@ -50,7 +50,9 @@ CONST_PROPERTIES = frozenset(
      "is_mtia", "is_ipu", "is_xla", "is_maia", "is_vulkan", "retains_grad"}
 )  # fmt: skip
 # Of these, what the guard of an input tensor does not look at.
-_UNGUARDED = frozenset({"is_leaf", "names", "output_nr", "retains_grad"})
+_UNGUARDED = frozenset({"is_leaf", "names"})
+_NOT_OF_FAKES = frozenset({"output_nr", "retains_grad"})
+"""Of these, what the fake tensor of an input does not have from the tensor."""
 TENSOR_PROPERTIES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 _CONST_METHODS = frozenset(
     {"dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "is_signed", "element_size", "get_device",
@@ -176,6 +178,8 @@ class TensorValue(GraphValue):
             return self._of_the_program(tr, name, raw)
         self._guard_class(tr, name, raw)
         if name in CONST_PROPERTIES and raw is not MISSING:  # torch 2.13 has no names any more
+            if name in _NOT_OF_FAKES and self.is_input:
+                raise GraphBreak(OPERATION, f"{name} of {self.describe()}, which comes from outside")
             value = getattr(self.example, name)
             if name in _UNGUARDED and self.is_input and self.source is not None:
                 tr.guards.add(PropertyEquals(self.source, name, value))

@@ -178,6 +178,8 @@ def through_autograd(
         raise StaysInTorch(overlap.REASON)
     if returns_views_of_subclasses(gm):
         raise StaysInTorch(VIEW_OF_SUBCLASS)
+    if overlap.writes_behind_autograd(gm):
+        raise StaysInTorch(overlap.BEHIND_AUTOGRAD)
     if (reason := overlap.returns_parts_of_written_inputs(gm)) is not None:
         raise StaysInTorch(reason)
     settings: dict[str, Any] = {"training": training, "strict": strict, "whole": whole}

@@ -22,6 +22,7 @@ from torchmux import torch_internals as internals
 
 from . import aliasing
 
+BEHIND_AUTOGRAD = "the graph writes, behind autograd's back, to an input that autograd has computed"
 PART_OF_SHARED = "a result is a view of inputs that share memory, to one of which the graph writes"
 PART_OF_SYMBOLIC = "a result is a view, with symbolic sizes, of an input to which the graph writes"
 REASON = "the graph writes to a tensor of which several elements lie in one place, or to windows that leave some out"
@@ -103,6 +104,42 @@ def may_be_returned(gm: GraphModule) -> bool:
     """Whether a result of a captured graph may overlap itself: a gradient of it has no room in its strides."""
     results = [n for node in gm.graph.find_nodes(op="output") for n in node.all_input_nodes]
     return any("example_value" not in n.meta or is_overlapping(n.meta["example_value"]) for n in results)
+
+
+def writes_behind_autograd(gm: GraphModule) -> bool:
+    """Whether a captured graph writes to a detached tensor in the memory of an input that is no leaf.
+
+    AOTAutograd copies the new contents to the input itself, in view of autograd: that is an error for views of leaves,
+    and for leaves, to which the code belongs as well.  Where the graph also writes in its view, eager raises it.
+    """
+    inputs = [n for n in gm.graph.find_nodes(op="placeholder") if getattr(_example(n), "requires_grad", False)]
+    made = _storages(n for n in inputs if not _example(n).is_leaf)
+    if not made:
+        return False
+    written = [n for node in gm.graph.nodes for n in _targets(node)]
+    behind, seen = (_storages(n for n in written if _is_detached(n) is hidden) for hidden in (True, False))
+    return any(storage in made and storage not in seen for storage in behind)
+
+
+def _is_detached(node: Node) -> bool:
+    """Whether a tensor did not require a gradient before it was written to: what is written may require one."""
+    if not getattr(_example(node), "requires_grad", True):
+        return True
+    while node.op in ("call_function", "call_method") and node.all_input_nodes:
+        if _called(node.target) in ("detach", "detach_") or node.args[1:] == ("data",):
+            return True
+        node = node.all_input_nodes[0]
+    return False
+
+
+def _targets(node: Node) -> Iterable[Node]:
+    """The tensors that a node of a captured graph writes to."""
+    name = _called(node.target)
+    if node.target in _IN_PLACE or name in ("setitem", "__setitem__") or (name.endswith("_") and name[-2:] != "__"):
+        first = node.args[0] if node.args else None
+        yield from (n for n in (first if isinstance(first, (list, tuple)) else (first,)) if isinstance(n, Node))
+    out = node.kwargs.get("out")
+    yield from (n for n in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(n, Node))
 
 
 def returns_parts_of_written_inputs(gm: GraphModule) -> str | None:

@@ -39,7 +39,7 @@ class InstanceDictValue(Value):
             assert source is not None
             tr.guards.add(Keys(source, tuple(real), "attributes"))
         names = [n for n in real if owner.attrs.get(n) is not DELETED and n not in owner.moved]
-        return names + [n for n, v in owner.attrs.items() if n not in names and v is not DELETED]
+        return names + [n for n, v in owner.attrs.items() if type(n) is str and n not in names and v is not DELETED]
 
     def getitem(self, tr: Tracer, key: Value) -> Value:
         found = self.owner.own(tr, key.const(tr))

@@ -595,3 +595,29 @@ def case_arithmetic_protocols(x, a, s):
 def case_weak_reference(x, p):
     ref = weakref.ref(p)
     return x + 1, ref() is p
+
+
+class SlotsAndDict:
+    __slots__ = ("__dict__", "a")
+
+
+class MoreSlots(SlotsAndDict):
+    __slots__ = ("b",)
+
+
+@case()
+def case_slots_lie_beside_the_dictionary(x):
+    one, other = MoreSlots(), MoreSlots()
+    one.a, one.c = x + 1, 2
+    other.__dict__.update(a=3, b=4)
+    other.b = 5
+    del other.b
+    return x * 2, list(vars(one)), one, other, hasattr(other, "a"), hasattr(other, "b"), vars(other)["b"]
+
+
+@case(inputs=lambda: (tensor(), MoreSlots()))
+def case_slots_and_entries_of_one_name(x, thing):
+    thing.a = x + 1
+    thing.__dict__["a"] = 5
+    thing.__dict__["b"] = 6
+    return x * 2, thing.a, thing.__dict__["a"], hasattr(thing, "b"), len(vars(thing))

@@ -384,3 +384,31 @@ def test_a_leaf_after_what_is_no_leaf(write):
     with pytest.raises(RuntimeError, match="leaf Variable"):
         compiled(torch.ones(4, requires_grad=True), table)
     assert table == {"before": True}
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "into"),
+    [
+        (torch.sum, torch.bfloat16, torch.float32), (torch.prod, torch.float32, torch.int64),
+        (torch.mean, torch.float32, torch.float64), (torch.var, torch.float32, torch.bfloat16),
+        (torch.logsumexp, torch.float32, torch.float64), (torch.nansum, torch.float32, torch.float64),
+    ],
+)  # fmt: skip
+def test_out_of_another_dtype(operator, dtype, into):
+    """Sums compute in the dtype of ``out=``, which a compiler of the graph does not."""
+    x, found, expected = torch.linspace(1.01, 3, 24).view(8, 3).to(dtype), torch.zeros(3, dtype=into), None
+    expected = operator(x, 0, out=found.clone())
+    compiled = torchmux.compile(lambda x, out: operator(x * 1, 0, out=out) + 1, backend="aot_eager")
+    assert torch.equal(compiled(x, found), expected + 1)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("ask", [lambda x: x.retains_grad, lambda x: x.output_nr, lambda x: x.storage_type()])
+def test_what_autograd_has_made_outside(ask):
+    """No fake tensor of an input has these from the tensor."""
+    leaf = torch.ones(2, 3, requires_grad=True)
+    kept = leaf * 1
+    kept.retain_grad()
+    compiled = torchmux.compile(lambda x: (x * 2, ask(x)), backend="eager")
+    for x in (leaf[0], leaf * 1, kept, kept, leaf.unbind(0)[1], leaf):
+        assert compiled(x)[1] == ask(x)

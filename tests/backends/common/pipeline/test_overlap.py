@@ -341,3 +341,25 @@ def test_views_that_eager_refuses_to_write_to(f):
     for run in (f, torchmux.compile(f, backend="aot_eager")):
         with pytest.raises(RuntimeError, match="is being modified inplace"):
             run(torch.ones(3, requires_grad=True) * 1)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.detach().mul_(2), lambda x: (x.data.mul_(2), x * 3)[1], lambda x: x.detach()[0].fill_(7),
+        lambda x: x.detach().copy_(x * 2).sum(), lambda x: (torch._foreach_mul_([x.detach()], 2.0), x * 2)[1],
+    ],
+)  # fmt: skip
+def test_writes_behind_autograd(write):
+    """AOTAutograd would write to the input itself, which autograd refuses for leaves and their views."""
+
+    def leaf():
+        return torch.arange(1.0, 4.0).requires_grad_()
+
+    compiled = torchmux.compile(write, backend="aot_eager")
+    for make in (lambda: leaf() * 1, leaf, lambda: leaf().view(3), lambda: torch.ones(3)):
+        ours, theirs = make(), make()
+        found, expected = compiled(ours), write(theirs)
+        assert torch.equal(found, expected)
+        assert torch.equal(ours, theirs)
+        assert found.requires_grad == expected.requires_grad
