@@ -190,6 +190,35 @@ def test_what_is_changed_keeps_its_strides(dynamic) -> None:
         assert got.stride() == wanted.stride()
 
 
+def counts_and_writes(x):
+    counts = torch.bincount(x, minlength=8)
+    starts = counts.cumsum(0) - counts
+    order = x.argsort(stable=True)
+    places = torch.zeros_like(x)
+    places[order] = torch.arange(x.numel()) - starts[x[order]]
+    return places, counts, starts, torch.stack((counts, starts)).t()
+
+
+def finds_and_writes(x):
+    first, second = x.view(6, 10).nonzero(), (x > 3).nonzero()
+    x[3] = 2
+    return first, first.t() + 1, second, torch.cat((second, second)), x + 1
+
+
+@pytest.mark.parametrize("function", [counts_and_writes, finds_and_writes])
+def test_sizes_that_depend_on_data_in_a_graph_that_writes(function) -> None:
+    """The functional graph is another trace, whose symbols for such sizes are others."""
+    compiled = torchmux.compile(function, backend="aot_eager", fullgraph=True)
+    for most in (8, 4):
+        x = torch.randint(0, most, (60,))
+        given = x.clone()
+        for got, wanted in zip(compiled(given), function(x), strict=True):
+            assert torch.equal(got, wanted)
+            assert got.stride() == wanted.stride()
+        assert torch.equal(given, x)
+    assert "left to torch" not in str(torchmux.report(compiled))
+
+
 def views(x, y):
     z = x + y
     return x, x[1:], x.t(), z, z[0], z.view(-1), x.unsqueeze(0).transpose(0, 1)
