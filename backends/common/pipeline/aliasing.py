@@ -228,21 +228,48 @@ def lay_out_results(functional: Graph, results: Sequence[Any]) -> None:
 
     What is changed in place keeps its strides, and the functional form of an operator may have others.  A part of a
     tensor is left as it is, since its strides are those of the whole.  Works in the fake mode of the graph.
+
+    Raises:
+        LookupError: a result has sizes that depend on data, and nothing tells which of them are those of ``results``.
     """
     output = functional.output_node()
+    pairs = list(zip(output.args[0], results, strict=True))
+    renamed = _renamed_sizes(pairs)
     with functional.inserting_before(output):
-        output.args = (tuple(_laid_out(functional, *pair) for pair in zip(output.args[0], results, strict=True)),)
+        output.args = (tuple(_laid_out(functional, *pair, renamed) for pair in pairs),)
 
 
-def _laid_out(functional: Graph, node: Any, result: Any) -> Any:
+def _renamed_sizes(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    """What sizes that depend on data are in the graph that writes: each trace has symbols of its own for them."""
+    found: dict[Any, Any] = {}
+    for node, result in pairs:
+        value = node.meta.get("val") if isinstance(node, Node) else None
+        if isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor) and value.dim() == result.dim():
+            for ours, theirs in zip(value.shape, result.shape, strict=True):
+                if internals.depends_on_data(ours) and _expression(ours).is_symbol:
+                    found[_expression(ours)] = _expression(theirs)
+    return found
+
+
+def _laid_out(functional: Graph, node: Any, result: Any, renamed: Mapping[Any, Any]) -> Any:
     found = node.meta.get("val") if isinstance(node, Node) else None
-    if not isinstance(found, torch.Tensor) or not isinstance(result, torch.Tensor) or found.shape != result.shape:
+    if not isinstance(found, torch.Tensor) or not isinstance(result, torch.Tensor):
         return node
     if found.layout is not torch.strided or result.layout is not torch.strided:
         return node
+
+    def number(of_functional: Any) -> Any:
+        expression = _expression(of_functional)
+        return expression.xreplace(renamed) if isinstance(of_functional, torch.SymInt) else expression
+
+    if list(map(number, found.shape)) != list(map(_expression, result.shape)):
+        if any(map(internals.depends_on_data, (*found.shape, *result.shape))):
+            raise LookupError("the strides of a result whose sizes depend on data are not known")
+        if found.shape != result.shape:
+            return node
     sizes, strides, now = list(result.shape), list(result.stride()), found.stride()
     wide = [d for d, size in enumerate(sizes) if type(size) is not int or size > 1]
-    is_there = all(_expression(now[d]) == _expression(strides[d]) for d in wide)
+    is_there = all(number(now[d]) == _expression(strides[d]) for d in wide)
     order = None if is_there or any(type(size) is int and size == 0 for size in sizes) else _dense(sizes, strides, wide)
     if order is None:
         return node

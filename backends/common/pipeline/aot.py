@@ -129,7 +129,10 @@ def trace_inference(
 
         functional = torch.func.functionalize(computed, remove="mutations")
         rewritten = make_fx(functional, decomposition_table=table)(*inputs)
-        aliasing.lay_out_results(rewritten.graph, [result for at, result in enumerate(results) if at not in shown])
+        try:
+            aliasing.lay_out_results(rewritten.graph, [result for at, result in enumerate(results) if at not in shown])
+        except LookupError as error:
+            raise StaysInTorch(str(error)) from None
         aliasing.return_inputs(rewritten.graph, shown)
         rewritten.recompile()
     drop_dead_code(rewritten.graph)

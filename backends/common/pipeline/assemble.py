@@ -18,6 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate, map_arg
 
 from .. import collectives
+from .floats import is_number
 from .overlap import Sharing
 from .partition import Part, Partition
 from .promises import Promise, keeper, layout_keeper, promise_of, read_by_address
@@ -104,7 +105,11 @@ def assemble(gm: GraphModule, split: Partition, compiled: Mapping[int, Callable[
     addressed = read_by_address(gm.graph)
     in_place = collectives.overwritable(gm.graph, (node for part in split.parts for node in part.outputs))
     calls: list[Node] = []
+    numbers: dict[Any, Node] = {}
     for number, step in enumerate(split.steps):
+        if isinstance(step, Node) and is_number(step) and step not in output.all_input_nodes:
+            copied[step] = _number(step, graph, copied, numbers)
+            continue
         if isinstance(step, Node) and not step.kwargs and step.target in _VIEWS:
             copied[step] = _view(step, graph, copied, output)
             continue
@@ -220,6 +225,22 @@ def _view(step: Node, graph: Graph, copied: Mapping[Node, Node], output: Node) -
         if first in copied and first.op == "call_function" and first not in output.all_input_nodes:
             return copied[first]
     return graph.call_function(_VIEWS[step.target], map_arg(step.args, copied.__getitem__))
+
+
+def _number(step: Node, graph: Graph, copied: Mapping[Node, Node], made: dict[Any, Node]) -> Node:
+    """A step that carries a number into a tensor: once for each number, dtype and device.
+
+    A mean over symbolic sizes has such a number, forward and backward, and small training graphs have little else.
+    """
+    target, args, kwargs = step.target, map_arg(step.args, copied.__getitem__), dict(step.kwargs)
+    if target is torch.ops.aten.scalar_tensor.default:
+        target = torch.scalar_tensor
+    elif set(kwargs) == {"dtype"}:
+        target, args, kwargs = torch.Tensor.to, (*args, kwargs["dtype"]), {}
+    key = (target, args, *sorted(kwargs.items()))
+    if key not in made:
+        made[key] = graph.call_function(target, args, kwargs)
+    return made[key]
 
 
 def promise_for(step: Node) -> Promise | None:

@@ -39,6 +39,11 @@ def product(program: Program, left: Value, right: Value, *, exact: bool = False)
     if program.own_products and (turned := _turned(program, left, right)) is not None:
         return _computed(program, *turned, exact).permute(_TURNED[left.rank])
     unit = program.forms.row_unit(left, right)
+    if program.own_products and _is_half(left) and right.place is None:
+        # What cannot be computed while it is read, as rows that a table names, can be read where the library would.
+        _realize(program, right, unit)
+        if program.forms.computes_operand(left, right):
+            return _computed(program, left, right, exact)
     operands = _operand(program, left, unit), _operand(program, right, unit)
     buffer = program.buffer(left.dtype, sizes, _apart(sizes, index.contiguous_strides(sizes), unit))
     program.add(Product(buffer, *operands, unit=unit))
@@ -52,8 +57,7 @@ _TURNED = {2: (1, 0), 3: (0, 2, 1)}
 def _turned(program: Program, left: Value, right: Value) -> tuple[Value, Value] | None:
     """A column of half precision as a row, times the transposed matrices, which are read as they lie; None if the
     library is to compute the product."""
-    is_half = compute_type(left.dtype) is not left.dtype
-    if not is_half or type(right.sizes[-1]) is not int or right.sizes[-1] != 1 or left.rank != right.rank:
+    if not _is_half(left) or type(right.sizes[-1]) is not int or right.sizes[-1] != 1 or left.rank != right.rank:
         return None
 
     def computed() -> tuple[Value, Value] | None:
@@ -65,6 +69,10 @@ def _turned(program: Program, left: Value, right: Value) -> tuple[Value, Value] 
         program.realize(left)  # as the library asks for it too
         turned = computed()
     return turned
+
+
+def _is_half(value: Value) -> bool:
+    return compute_type(value.dtype) is not value.dtype
 
 
 def _shared(left: Value, right: Value) -> tuple[Value, Value] | None:
@@ -150,15 +158,20 @@ def _in_float32(program: Program, value: Value) -> Value:
 def _operand(program: Program, value: Value, unit: int) -> TensorRef:
     """``value`` in memory, in a form that the target takes."""
     if value.place is None:
-        padded = program.forms.padded_strides(value) if program.padded else None
-        usual = index.contiguous_strides(value.sizes)
-        strides = followed_strides(value, innermost=2) or padded or usual
-        program.realize(value, _apart(value.sizes, strides, unit))
+        _realize(program, value, unit)
     elif unit > 1:
         value = _in_rows(program, value, unit)
     elif not program.forms.takes_matrix(value):
         value = program.copy(value)
     return TensorRef.of(value)
+
+
+def _realize(program: Program, value: Value, unit: int) -> None:
+    """``value`` in memory, in the layout that it asks for."""
+    padded = program.forms.padded_strides(value) if program.padded else None
+    usual = index.contiguous_strides(value.sizes)
+    strides = followed_strides(value, innermost=2) or padded or usual
+    program.realize(value, _apart(value.sizes, strides, unit))
 
 
 def _apart(sizes: tuple[Index, ...], strides: tuple[Index, ...], unit: int) -> tuple[Index, ...]:
@@ -223,7 +236,7 @@ def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 
 def _is_rounded_once(ctx: Context, bias: Value, left: Value, right: Value, beta: Any, alpha: Any) -> bool:
     """Whether only the library adds before it rounds.  Biases of columns are left to the target, which may do more."""
     program = ctx.program
-    if compute_type(left.dtype) is left.dtype or (program.own_products and program.forms.computes_operand(left, right)):
+    if not _is_half(left) or (program.own_products and program.forms.computes_operand(left, right)):
         return False
     is_bias = bias.rank == 1 and left.rank == 2
     return beta != 0 and not (is_bias and beta == 1 and alpha == 1)

@@ -225,14 +225,14 @@ class Writer:
 
     def _cast(self, source: torch.dtype, target: torch.dtype, text: str, vector: bool) -> str:
         kind = register_type(target, vector)
+        if target is torch.uint8 and compute_type(source) is torch.float32:
+            return f"bytes({text})"
         # torch converts floats to small integers through larger ones; beyond these C++ leaves the value open.
         small = {torch.int8: "i32", torch.int16: "i32", torch.uint8: "i64"} if source.is_floating_point else {}
         if not vector:
             return f"({kind})({small[target]}){text}" if target in small else f"({kind}){text}"
         if source is torch.bool:
             return f"convert<{kind}>({text} & 1)"
-        if target is torch.uint8 and source is torch.float32:
-            return f"bytes({text})"
         if target in small:
             return f"convert<{kind}>(convert<{small[target]}v>({text}))"
         return f"convert<{kind}>({text})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from ...ir import index
@@ -104,6 +105,21 @@ class TilesPrinter(KernelPrinter):
             self._few(rows)
         else:
             self._in_blocks(rows)
+            if type(self.vector.size) is not int:
+                self._one_by_one_if_narrow(rows)
+
+    def _one_by_one_if_narrow(self, rows: tuple[Var, ...]) -> None:
+        """Ahead of the squares: vectors along the tile where the other loop, of any size, turns out to fill no half of
+        one, as three channels of an image do not."""
+        nest = dataclasses.replace(
+            self.nest, rows=(*rows, self.vector), inner=(self.tile,), vector=self.tile, tile=None
+        )
+        along = KernelPrinter(nest)
+        along.buffers = self.buffers
+        along.loops()
+        condition = f"if (2 * {self.writer.index(self.vector.size)} <= LANES) {{"
+        inside = [f"  {line}" for line in along.writer.scopes[0].lines]
+        self.writer.top.lines[:0] = [f"  {condition}", *inside, "    return;", "  }"]
 
     def _inside(self, opening: str) -> None:
         """The loop over the vector, and what is in it."""

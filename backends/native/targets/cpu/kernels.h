@@ -170,8 +170,10 @@ THROUGH(i64, i16, i32) THROUGH(i64, i8, i32) THROUGH(i64, u8, i32) THROUGH(i16, 
 THROUGH(f64, i16, i32) THROUGH(f64, i8, i32) THROUGH(f64, u8, i32) THROUGH(i16, f64, i32) THROUGH(i8, f64, i32) THROUGH(u8, f64, i64)
 #ifdef __x86_64__  // what has more than 32 bits ends in a byte of zeros, and conversion out of range gives one
 INLINE u8v bytes(f32v v) { return convert<u8v>(convert<i32v>(v)); }
+INLINE u8 bytes(f32 v) { return (u8)(i32)v; }  // AVX2 has no conversion to 64 bits: loops would take elements one by one
 #else
 INLINE u8v bytes(f32v v) { return convert<u8v>(convert<i64v>(v)); }
+INLINE u8 bytes(f32 v) { return (u8)(i64)v; }
 #endif
 INLINE mask as_mask(mask m) { return m; }
 #define AS_MASK(W) INLINE mask as_mask(W##v m) { return convert<mask>(m); }

@@ -190,6 +190,35 @@ def test_what_is_changed_keeps_its_strides(dynamic) -> None:
         assert got.stride() == wanted.stride()
 
 
+def counts_and_writes(x):
+    counts = torch.bincount(x, minlength=8)
+    starts = counts.cumsum(0) - counts
+    order = x.argsort(stable=True)
+    places = torch.zeros_like(x)
+    places[order] = torch.arange(x.numel()) - starts[x[order]]
+    return places, counts, starts, torch.stack((counts, starts)).t()
+
+
+def finds_and_writes(x):
+    first, second = x.view(6, 10).nonzero(), (x > 3).nonzero()
+    x[3] = 2
+    return first, first.t() + 1, second, torch.cat((second, second)), x + 1
+
+
+@pytest.mark.parametrize("function", [counts_and_writes, finds_and_writes])
+def test_sizes_that_depend_on_data_in_a_graph_that_writes(function) -> None:
+    """The functional graph is another trace, whose symbols for such sizes are others."""
+    compiled = torchmux.compile(function, backend="aot_eager", fullgraph=True)
+    for most in (8, 4):
+        x = torch.randint(0, most, (60,))
+        given = x.clone()
+        for got, wanted in zip(compiled(given), function(x), strict=True):
+            assert torch.equal(got, wanted)
+            assert got.stride() == wanted.stride()
+        assert torch.equal(given, x)
+    assert "left to torch" not in str(torchmux.report(compiled))
+
+
 def views(x, y):
     z = x + y
     return x, x[1:], x.t(), z, z[0], z.view(-1), x.unsqueeze(0).transpose(0, 1)
@@ -536,3 +565,21 @@ def test_ends_of_another_device_than_the_numbers_between_them(name):
     nodes = list(traced.gm.graph.nodes)
     assert [node.meta["val"].device.type for node in nodes[-1].all_input_nodes] == ["cpu", "cpu", "cuda"]
     assert [len(node.meta["val"]) for node in nodes if name in str(node.target)] == [5, 6]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_number_of_sizes_is_carried_into_a_tensor_once(dtype):
+    """The backward pass of a mean divides by the elements, which symbolic sizes tell in each call."""
+    compiled = torchmux.compile(lambda x, y: F.smooth_l1_loss(x, y).view(1), backend="native", dynamic=True)
+    x, y = (torch.randn(300, 41, dtype=dtype, requires_grad=True) for _ in range(2))
+    expected = torch.autograd.grad(F.smooth_l1_loss(x, y), (x, y))
+    torch.autograd.grad(compiled(x, y), (x, y))
+    with torch.autograd.profiler.profile() as ran:
+        result = compiled(x, y)
+        gradients = torch.autograd.grad(result, (x, y))
+    calls = [event.name for event in ran.function_events]
+    assert calls.count("aten::scalar_tensor") <= 1
+    assert "aten::_unsafe_view" not in calls  # what tells autograd that a result is no view takes no operator
+    assert not result._is_view() and result._version == 0
+    for got, wanted in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=2e-3, atol=1e-7)

@@ -158,3 +158,19 @@ def test_gradients_of_half_precision() -> None:
         x.grad = layer.weight.grad = layer.bias.grad = None
     for eager, native in zip(*found, strict=True):
         torch.testing.assert_close(native, eager, rtol=0.02, atol=0.05 * float(eager.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rows_of_half_precision_that_a_table_names(dtype: torch.dtype) -> None:
+    """They are gathered first, and multiplied by our kernel, not by a library without instructions for them."""
+
+    def f(query: torch.Tensor, keys: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(query, keys[table].flatten(1, 2).transpose(1, 2))
+
+    torch.manual_seed(0)
+    given = torch.randn(3, 1, 32).to(dtype), torch.randn(20, 8, 32).to(dtype), torch.randint(0, 20, (3, 4))
+    compiled = torchmux.compile(f, backend="native")
+    expected = torch.bmm(given[0].double(), given[1][given[2]].flatten(1, 2).transpose(1, 2).double())
+    error = (compiled(*given).double() - expected).abs().max()
+    assert error <= 1.01 * max((f(*given).double() - expected).abs().max(), torch.finfo(dtype).eps)
+    assert torchmux.report(compiled).library_calls == []

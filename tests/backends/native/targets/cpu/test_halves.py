@@ -56,3 +56,20 @@ def test_each_half_and_what_lies_between(compiler: str, march: str, monkeypatch)
     assert torch.equal(got.isnan(), wanted.isnan())
     numbers = ~wanted.isnan()
     assert torch.equal(got.view(torch.int16)[numbers], wanted.view(torch.int16)[numbers])
+
+
+@pytest.mark.skipif("AVX" not in torch.backends.cpu.get_cpu_capability(), reason="needs masks of lanes")
+@pytest.mark.parametrize("kind", ["u8", "bf16", "f32", "f64", "i64"])
+def test_rows_that_end_within_a_vector_call_nothing(kind: str) -> None:
+    """A ``memcpy`` of what a row has left is a call: a row of three numbers then takes ten times as long."""
+    loop = "for (i64 i = 0; i < rows; i++) store(q + i * n, load(p + i * n, Some{n}), Some{n});"
+    source = f'#include "kernels.h"\nextern "C" void copied({kind}* p, {kind}* q, i64 rows, int n) {{ {loop} }}\n'
+    code = build.compile_source(source)
+    assert b"memcpy" not in code
+    run = libraries.load(code).copied
+    from_rows, to_rows = torch.arange(256, dtype=torch.uint8), torch.zeros(256, dtype=torch.uint8)
+    if kind in ("bf16", "f32", "f64"):  # no pattern is nan
+        from_rows &= 63
+    width = {"u8": 1, "bf16": 2, "f32": 4}.get(kind, 8)
+    run(ctypes.c_void_p(from_rows.data_ptr()), ctypes.c_void_p(to_rows.data_ptr()), ctypes.c_int64(8), 3)
+    assert torch.equal(to_rows[: 24 * width], from_rows[: 24 * width]) and not to_rows[24 * width :].any()

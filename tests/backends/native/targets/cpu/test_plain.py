@@ -109,6 +109,24 @@ def test_integers_made_of_floats_and_converted_back():
     assert "settled(" not in code and "bytes(" in code
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_bytes_of_floats_of_any_size(dtype):
+    """A plain loop takes no way over 64 bits, for which AVX2 has no vectors: the byte is the same."""
+    x = torch.arange(256, dtype=torch.uint8).repeat(2)
+    y = torch.cat((torch.arange(-300, 300, 7.25), torch.tensor([2.0**n - 1 for n in range(8, 60)]))).to(dtype)
+    y = torch.cat((y, -y, y * 1.37))
+
+    def f(x, y):
+        return x.float().mul(1.2).sub(10).clamp(0, 255).to(torch.uint8), x[: y.numel()] + y.to(torch.uint8)
+
+    compiled = torchmux.compile(f, backend="native", strict="own")
+    got, wanted = compiled(x, y), f(x, y)
+    assert torch.equal(got[0], wanted[0])
+    assert torch.equal(got[1], x[: y.numel()] + y.to(torch.int64).to(torch.uint8))
+    code = torchmux.report(compiled).graphs[0].report.output_code[0]
+    assert "(u8)(i64)" not in code and code.count("GCC ivdep") == code.count("bytes(") == 2
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.int64, torch.bool])
 def test_rows_that_begin_anew_where_they_end(dtype):
     x = (torch.randn(5, 67) * 50).to(dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import torchmux
 from torchmux.backends.native.ir import index, operations as ops
 from torchmux.backends.native.ir.expressions import Buffer, Statement
 from torchmux.backends.native.schedule import tiles
@@ -61,6 +62,22 @@ def test_images_in_both_layouts(check: Any) -> None:
         return last, last.permute(0, 3, 1, 2).contiguous() * 2, few.permute(0, 2, 3, 1).contiguous(), heads.mT.exp()
 
     check(function, torch.randn(2, 19, 7, 9), torch.randn(2, 3, 9, 11), torch.randn(2, 3, 17, 20))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16])
+def test_images_of_any_number_of_channels(dtype: torch.dtype) -> None:
+    """Three channels fill no vector: a kernel for any number asks, and then takes vectors of pixels."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x.permute(0, 3, 1, 2).float() / 255 - 0.5).contiguous()
+
+    compiled = torchmux.compile(f, backend="native", dynamic=True, strict="own")
+    for channels in (3, 4, 8, 13):
+        x = _numbers(dtype, 2, 9, 11, channels)
+        assert torch.equal(compiled(x), f(x))
+    (graph,) = torchmux.report(compiled).graphs
+    code = graph.report.output_code[0]
+    assert code.index("<= LANES) {") < code.index("strided(") < code.index("return;") < code.index("squares<")
 
 
 def test_columns(check: Any) -> None:
