@@ -74,11 +74,16 @@ def _is_differentiated(node: Node) -> bool:
 
 
 def _is_plain(node: Node, wanted: Callable[[torch.Tensor], bool]) -> bool:
-    """Whether a convolution is of images that are not in channels last yet, all channels together."""
-    value = _example(node)
+    """Whether a convolution is of images that are not in channels last yet, all channels together or each alone.
+
+    Libraries have kernels for channels last for these two; torch's own for contiguous images of single channels take up
+    to six times as long.
+    """
+    value, weight = _example(node), _example(node.args[1]) if len(node.args) >= 2 else None
+    if not isinstance(value, torch.Tensor) or value.dim() != 4 or not isinstance(weight, torch.Tensor):
+        return False
     groups = node.args[6] if len(node.args) > 6 else node.kwargs.get("groups", 1)
-    plain = isinstance(value, torch.Tensor) and value.dim() == 4 and groups == 1 and len(node.args) >= 2
-    return plain and value.is_contiguous() and wanted(value)
+    return (groups == 1 or weight.shape[1] == 1) and value.is_contiguous() and wanted(value)
 
 
 def _notices(node: Node) -> bool:

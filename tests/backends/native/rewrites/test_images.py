@@ -41,13 +41,15 @@ class Strided(Viewed):
 PROGRAMS = [
     (nn.Sequential(nn.Conv2d(3, 8, 3), Block(), nn.MaxPool2d(2), Block(), nn.Flatten(), nn.Linear(72, 4)), True),
     (nn.Sequential(nn.Conv2d(3, 8, 3), Block(), nn.Conv2d(8, 3, 1)), True),
+    (nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 3, 1)), True),
+    (nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3, groups=4), nn.Conv2d(8, 3, 1)), False),
     (Viewed(), True),
     (Strided(), False),
     (nn.Sequential(nn.Conv2d(3, 8, 3), nn.Dropout(0.5), nn.Flatten()), False),
 ]
 
 
-@pytest.mark.parametrize(("model", "changes"), PROGRAMS, ids=["flat", "image", "viewed", "strided", "drawing"])
+@pytest.mark.parametrize(("model", "changes"), PROGRAMS, ids=["flat", "image", "depthwise", "groups", "viewed", "strided", "drawing"])
 def test_as_eager(model: nn.Module, changes: bool, monkeypatch) -> None:
     seen = []
     original = images.in_channels_last
