@@ -234,8 +234,8 @@ def _in_order_of_memory(old: Statement) -> dict[Var, int]:
     """
 
     def steps(position: Index) -> list[int] | None:
-        found = [index.coefficient(position, v) for v in old.reduced]
-        return None if any(type(step) is not int for step in found) else [abs(step) for step in found]
+        found = [abs(step) for v in old.reduced if type(step := index.coefficient(position, v)) is int]
+        return found if len(found) == len(old.reduced) else None
 
     walks = [found for _, position in old.value.loads if (found := steps(position)) is not None]
     walk = dict(zip(old.reduced, max(walks, key=sum, default=[0] * len(old.reduced)), strict=True))

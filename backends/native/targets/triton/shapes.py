@@ -181,8 +181,8 @@ def walked_columns(columns: Index, points: Index, cost: int) -> tuple[Shape, ...
     """For columns that are walked block by block, some adjacent ones in a program; an element takes about ``cost``
     instructions."""
     found = []
-    usual = index.usual(columns) or _COLUMNS
-    beside = 2 * _COLUMNS if usual > 2 * _COLUMNS * FILLING else _COLUMNS  # fewer are read less well, but fill more
+    are_many = (index.usual(columns) or 0) > 2 * _COLUMNS * FILLING
+    beside = 2 * _COLUMNS if are_many else _COLUMNS  # fewer at a time are read less well, but by more programs
     sizes = [(beside, 2048 // beside, 4), (beside, 1024 // beside, 4), (_COLUMNS, 64, 4), (2 * _COLUMNS, 32, 8)]
     if cost >= _HEAVY:
         sizes = [(2 * _COLUMNS, 64, 8), (2 * _COLUMNS, 32, 8), (_COLUMNS, 64, 8), (4 * _COLUMNS, 16, 8)]

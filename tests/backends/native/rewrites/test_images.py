@@ -49,7 +49,9 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "changes"), PROGRAMS, ids=["flat", "image", "depthwise", "groups", "viewed", "strided", "drawing"])
+@pytest.mark.parametrize(
+    ("model", "changes"), PROGRAMS, ids=["flat", "image", "depthwise", "groups", "viewed", "strided", "drawing"]
+)
 def test_as_eager(model: nn.Module, changes: bool, monkeypatch) -> None:
     seen = []
     original = images.in_channels_last

@@ -79,7 +79,8 @@ def by_model(program: Program) -> Choice:
             return ()
         first = ways(step)[0]
         library = model.by_library(step, first, ragged=ragged) + (model.of_pass(step) if has_pass else 0)
-        return (first,) if model.of_kernel(step, first) < _GAIN * library else ()
+        own = (model.of_kernel if isinstance(candidate.product, Product) else model.of_convolution)(step, first)
+        return (first,) if own < _GAIN * library else ()
 
     return lambda found: [choice(candidate) for candidate in found]
 

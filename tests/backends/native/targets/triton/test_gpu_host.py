@@ -299,6 +299,21 @@ def test_products_of_odd_operands_are_the_librarys(made, rows, expected) -> None
     assert code.head["code"].count("fn.add_product(") == expected
 
 
+@pytest.mark.parametrize(
+    ("finish", "weights", "expected"),
+    [(F.relu, (512, 128, 1, 1), 1), (F.silu, (512, 128, 1, 1), 0), (F.silu, (64, 3, 3, 3), 1)],
+)
+def test_divisions_after_a_convolution_are_a_pass_of_their_own(made, finish, weights, expected) -> None:
+    """Unless the library would pad the channels."""
+
+    def finished(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        images = x.permute(0, 3, 1, 2)
+        return finish(torch.ops.aten.convolution(images, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1))
+
+    code = made(finished, (16, 56, 56, weights[1]), weights)
+    assert code.head["code"].count("fn.add_product(") == expected
+
+
 def test_parts_of_images_are_rows_of_pixels(made) -> None:
     """With all channels, which lie next to each other: parts of the channels would be read in small pieces."""
 
