@@ -39,6 +39,8 @@ class Cudagraphs:
             return "it is tagged as unsafe in CUDA graphs"
         for value in node.all_input_nodes:
             held = value.meta.get("val")
+            if value.op == "get_attr" and torch.Tag.pointwise in op.tags and held is not None and held.dim() == 0:
+                continue  # a number of the program's, which stays what it is
             for tensor in held if isinstance(held, (tuple, list)) else (held,):
                 if isinstance(tensor, torch.Tensor) and tensor.device.type != "cuda":
                     return f"it reads a tensor on the {tensor.device.type}, and a recording would keep its values"

@@ -23,6 +23,7 @@ from .. import collectives
 from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .implementation import Implementation, Told
+from .moving import make_where_used
 from .partition import Part, Partition, give_to_last_part, partition, takes_element, writes_back
 from .placing import Placing, compiler_error
 
@@ -106,6 +107,7 @@ class Compiler:
             apart: whether no two inputs share memory, in any call.
         """
         simplify.fold_numbers(gm)
+        make_where_used(gm.graph)
         _drop_lifts(gm)
         simplify.drop_empty_concatenands(gm.graph)
         simplify.spare_overwritten(gm.graph)

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from . import aliasing
 from .decompose import CHECKS, is_random
+from .moving import make_where_used
 from .simplify import fold_numbers, merge_repeated
 
 Split = Callable[..., tuple[GraphModule, GraphModule]]
@@ -57,6 +58,7 @@ def repeated_once(split: Split) -> Split:
 
     def split_merged(joint: GraphModule, *args: Any, **more: Any) -> tuple[GraphModule, GraphModule]:
         fold_numbers(joint)
+        make_where_used(joint.graph)
         merge_repeated(joint.graph)
         return split(joint, *args, **more)
 

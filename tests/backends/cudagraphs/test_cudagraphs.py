@@ -38,6 +38,16 @@ MASK = _tensor(4, dtype=torch.bool)
 INDEX = _tensor(2, dtype=torch.int64)
 
 
+def test_a_number_of_the_program_is_recorded() -> None:
+    """Unlike an input on the CPU, it cannot change."""
+    graph = torch.fx.Graph()
+    vector, number = graph.placeholder("x"), graph.create_node("get_attr", "number")
+    vector.meta["val"], number.meta["val"] = VECTOR, _tensor(device="cpu")
+    assert Cudagraphs().supports(graph.call_function(ATEN.mul.Tensor, (vector, number))) is True
+    refused = Cudagraphs().supports(graph.call_function(ATEN._to_copy.default, (number,), {"device": "cuda"}))
+    assert "on the cpu" in str(refused)
+
+
 @pytest.mark.parametrize(
     ("op", "args", "words"),
     [
