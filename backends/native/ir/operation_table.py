@@ -58,7 +58,11 @@ class Cpp:
 
 @dataclass(frozen=True)
 class Operation:
-    """One row; ``fold`` computes the operation on constant integers where the result is exact, None leaves it alone."""
+    """One row.
+
+    ``fold`` computes the operation on constant integers where the result is exact, None leaves it alone.  ``rough`` is
+    how Triton spells one that takes fewer instructions and is some units of float32 off, if there is one.
+    """
 
     name: str
     operands: tuple[str, ...]
@@ -68,6 +72,7 @@ class Operation:
     cpp: Cpp
     triton: str
     fold: Callable[..., Any] | None
+    rough: str | None
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -81,13 +86,14 @@ def _add(
     triton: str,
     cost: int = 1,
     fold: Callable[..., Any] | None = None,
+    rough: str | None = None,
 ) -> None:
     given, _, result = signature.partition("->")
     words = given.split()
     operands = tuple(word.strip("[]") for word in words)
     optional = sum(word.startswith("[") for word in words)
     spelled = Cpp(cpp) if isinstance(cpp, str) else cpp
-    OPERATIONS[name] = Operation(name, operands, optional, result.strip(), cost, spelled, triton, fold)
+    OPERATIONS[name] = Operation(name, operands, optional, result.strip(), cost, spelled, triton, fold, rough)
 
 
 # --- leaves, and what is made of more than operands -------------------------------------------------------------------
@@ -119,7 +125,7 @@ def _infix(name: str, signature: str, sign: str, fold: Callable[..., Any] | None
 _infix("add", "N N -> N", "+", operator.add)
 _infix("sub", "N N -> N", "-", operator.sub)
 _infix("mul", "N N -> N", "*", operator.mul)
-_add("div", "F F -> F", cpp="{0} / {1}", triton="fn.div({0}, {1})")
+_add("div", "F F -> F", cpp="{0} / {1}", triton="fn.div({0}, {1})", rough="{0} / {1}")
 _infix("and", "G G -> G", "&")
 _infix("or", "G G -> G", "|")
 _infix("xor", "G G -> G", "^")
@@ -150,16 +156,15 @@ _comparison("ne", "!=", operator.ne)
 # --- functions of floating-point numbers ------------------------------------------------------------------------------
 
 
-def _function(name: str, cost: int, triton: str | None = None, operands: int = 1) -> None:
+def _function(name: str, cost: int, triton: str | None = None, operands: int = 1, rough: str | None = None) -> None:
     """A function of ``kernels.h``; for Triton by default one of libdevice."""
     arguments = ", ".join(f"{{{n}}}" for n in range(operands))
     signature = " ".join(["F"] * operands) + " -> F"
     spelled = f"m.{name}({arguments})" if triton is None else triton
-    _add(name, signature, cpp=f"m_{name}({arguments})", triton=spelled, cost=cost)
+    _add(name, signature, cpp=f"m_{name}({arguments})", triton=spelled, cost=cost, rough=rough)
 
 
 for _name, _cost, _count in (
-    ("exp", 20, 1),
     ("expm1", 20, 1),
     ("exp2", 20, 1),
     ("log", 20, 1),
@@ -189,10 +194,11 @@ for _name, _cost, _count in (
     ("fmod", 30, 2),
 ):
     _function(_name, _cost, operands=_count)
+_function("exp", 20, rough="tl.exp({0})")
 for _name in ("normal_cdf", "normal_pdf"):
     _function(_name, 20, f"fn.{_name}({{0}})")
 _function("erfc", 20, "fn.erfc({0})")
-_function("pow", 30, "fn.pow({0}, {1})", operands=2)
-_function("sqrt", 1, "fn.sqrt({0})")
+_function("pow", 30, "fn.pow({0}, {1})", operands=2, rough="m.pow({0}, {1})")
+_function("sqrt", 1, "fn.sqrt({0})", rough="tl.sqrt({0})")
 _function("floor", 1, "tl.floor({0})")
 _function("ceil", 1, "tl.ceil({0})")

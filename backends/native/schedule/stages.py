@@ -69,6 +69,11 @@ class LoopNest:
     cost: int
     tile: Var | None = None
 
+    @property
+    def steps(self) -> list[Store | Fold]:
+        """What is stored and reduced, in order."""
+        return [step for stage in self.stages for step in [*stage.before, *stage.body]]
+
 
 def plan(kernel: Kernel, needed: set[Buffer], scratch_bytes: int, recompute_cost: int = RECOMPUTE_COST) -> LoopNest:
     """Arrange ``kernel``; ``needed`` are the buffers that something else reads.

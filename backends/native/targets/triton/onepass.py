@@ -90,7 +90,8 @@ class _Exponentials:
         w.write(f"{a}_next = fn.greater({a}, fn.extremum({more}, True, {self.along}))")
         # What has seen nothing else than -inf has no distance from it.
         w.write(f"{a}_base = tl.where({self._is_lowest(f'{a}_next')}, 0.0, {a}_next)")
-        w.write(f"{a}_sum = {a}_sum * m.exp({a} - {a}_base) + m.exp({more} - {a}_base)")
+        scale, added = (w.exponential(f"{v} - {a}_base", self.first.value.dtype) for v in (a, more))
+        w.write(f"{a}_sum = {a}_sum * {scale} + {added}")
         w.write(f"{a} = {a}_next")
 
     def finish(self) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ...ir import index
-from ...ir.expressions import Buffer, compute_type, operators_in
-from ...ir.index import Var
+from ...ir.expressions import Buffer, Node, compute_type, operators_in
+from ...ir.index import Index, Var
 from ...schedule import tiles
 from ...schedule.stages import Fold, LoopNest, Stage, Store
-from . import onepass, shapes
+from . import onepass, rounding, shapes
 from .axes import Axis
 from .folds import Running, folded
 from .scopes import TritonKernel, Writer, loaded, stored
@@ -46,13 +46,18 @@ class _Printer:
             return self._in_tiles(self.nest.tile)
         return self._along_a_line()
 
+    def _writer(self, *axes: Axis) -> Writer:
+        found = Writer(*axes)
+        found.allow_rough(self.nest.steps)
+        return found
+
     # --- kernels that do not reduce -------------------------------------------------------------------------------
 
     def _along_a_line(self) -> TritonKernel:
         loops = (*self.nest.rows, *self.nest.inner)
-        found = shapes.along_a_line(index.product(v.size for v in loops), self.itemsize)
+        found = shapes.along_a_line(index.product(v.size for v in loops), self.itemsize, _cost(self.nest))
         axis = axis_of("x", loops, found)
-        self.w = Writer(axis)
+        self.w = self._writer(axis)
         self.w.start_programs([axis])
         self._points()
         return self.w.kernel(self.name, found)
@@ -62,7 +67,7 @@ class _Printer:
         batch = Axis("z", rest, None, False)
         found = shapes.in_tiles(batch.total, tile.size, self.nest.inner[0].size, self.itemsize)
         y, x = axis_of("y", (tile,), found), axis_of("x", self.nest.inner, found)
-        self.w = Writer(y, x)
+        self.w = self._writer(y, x)
         self.w.start_programs([batch, y, x] if rest else [y, x])
         self._points()
         return self.w.kernel(self.name, found)
@@ -84,7 +89,11 @@ class _Printer:
         passes = sum(bool(s.body) for s in nest.stages)
         held: tuple[Shape, ...] | None = None
         exponentials = onepass.adds_exponentials(nest.stages)
-        few = shapes.is_held(points, full_reads(nest), self.itemsize, exponentials)
+        is_exact = not rounding.hides_units(nest.steps)
+        read = _only_read(nest)
+        if read is not None and not nest.by_columns and shapes.reads_ahead(total, points, self.itemsize):
+            return self._ahead(rows, points, read)
+        few = shapes.is_held(points, full_reads(nest), self.itemsize, exponentials and is_exact)
         if type(points) is int and (few or nest.scratch):
             if nest.by_columns:
                 held = shapes.held_columns(total, max(points, 1), self.itemsize, passes)
@@ -93,8 +102,7 @@ class _Printer:
         if held is not None:
             found = held
         elif nest.by_columns:
-            cost = max((step.value.cost for stage in nest.stages for step in stage.body), default=0)
-            found = shapes.walked_columns(total, points, cost)
+            found = shapes.walked_columns(total, points, _cost(nest))
         else:
             found = shapes.walked_rows(total, points, self.itemsize, passes, exponentials)
         r = axis_of("r", nest.inner, found)
@@ -102,7 +110,7 @@ class _Printer:
         if dict(found[0].blocks)["XBLOCK"] == 1:
             x.block, x.masked = None, False
             found = tuple(Shape(s.blocks[1:], s.warps, s.stages, s.programs) for s in found)
-        self.w = Writer(x, r)
+        self.w = self._writer(x, r)
         if rows:
             self.w.start_programs([x])
         if held is not None:
@@ -115,14 +123,38 @@ class _Printer:
 
     def _at_once(self, r: Axis) -> None:
         """All inner points side by side."""
+        self.w.start(r, "")
+        self._stages_at_once(r)
 
+    def _stages_at_once(self, r: Axis) -> None:
         def fold(step: Fold) -> None:
             self.w.results[step.statement.target] = folded(step, self.w, r)
 
-        self.w.start(r, "")
         for stage in self.nest.stages:
             self._run(stage.before, {})
             self._run(stage.body, {at: partial(fold, s) for at, s in enumerate(stage.body) if isinstance(s, Fold)})
+
+    def _ahead(self, rows: tuple[Var, ...], points: int, read: tuple[Buffer, Index]) -> TritonKernel:
+        """Row after row, the next one of which is read before one is computed."""
+        found = shapes.ahead(points)
+        r, x = axis_of("r", self.nest.inner, found), Axis("x", rows, None, False)
+        w = self.w = self._writer(x, r)
+        buffer, position = read
+
+        def raw(row: str) -> str:
+            w.start(x, row)
+            return w.read(buffer, position, w.axes_of(index.free(position)))
+
+        w.start(r, "")
+        w.write(f"ahead = {raw('tl.program_id(0)')}")
+        w.open(all_inside=True)
+        w.write(f"here = {loaded('ahead', buffer.dtype)}")
+        w.write(f"ahead = {raw(f'tl.minimum(row + tl.num_programs(0), {w.index(x.total)} - 1)')}")
+        w.start(x, "row")
+        w.stored[buffer, position] = "here"
+        self._stages_at_once(r)
+        w.close(f"for row in range(tl.program_id(0), {w.index(x.total)}, tl.num_programs(0)):")
+        return w.kernel(self.name, found)
 
     def _in_blocks(self, stages: Sequence[Stage], r: Axis) -> int:
         """The inner points of the first stage, block by block, or of the first two; says of how many."""
@@ -208,14 +240,26 @@ def axis_of(name: str, loops: tuple[Var, ...], found: tuple[Shape, ...]) -> Axis
 
 def full_reads(nest: LoopNest) -> int:
     """How many values are read for each inner point."""
-    found = {
-        node.attr
-        for stage in nest.stages
-        for step in stage.body
-        for node in operators_in(step.value)
-        if node.op == "load" and not node.free.isdisjoint(nest.inner) and not _is_shared(node.free, nest)
-    }
-    return len(found)
+    return len({node.attr for node in _read_inside(nest) if not _is_shared(node.free, nest)})
+
+
+def _read_inside(nest: LoopNest) -> list[Node]:
+    """What is read at inner points, if only by the first row."""
+    found = [node for stage in nest.stages for step in stage.body for node in operators_in(step.value)]
+    return [node for node in found if node.op == "load" and not node.free.isdisjoint(nest.inner)]
+
+
+def _only_read(nest: LoopNest) -> tuple[Buffer, Index] | None:
+    """What is read of each inner point, if that is one value of its own, and under no condition."""
+    nodes = _read_inside(nest)
+    found = {node.attr for node in nodes}
+    is_plain = not any(node.args or _is_shared(node.free, nest) for node in nodes)
+    return found.pop() if len(found) == 1 and is_plain and not nest.scratch else None
+
+
+def _cost(nest: LoopNest) -> int:
+    """About how many instructions what costs most takes for an element."""
+    return max((step.value.cost for stage in nest.stages for step in stage.body), default=0)
 
 
 def _is_shared(variables: frozenset[Var], nest: LoopNest) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,9 @@ from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
 from ...ir.operation_table import BY_PRINTER, OPERATIONS
 from ...ir.operations import COMPARE
+from ...schedule.stages import Fold, Store
 from .axes import Axis, narrow_if
+from .rounding import hides_units, is_inexact
 from .shapes import Shape
 
 TYPES: dict[torch.dtype, str] = {
@@ -58,7 +60,7 @@ class TritonKernel:
     ways to launch it, the best guess first: the constants, and how many programs.
 
     Of a kernel with sizes, ``narrow`` is what must be below :data:`.axes.LIMIT` for 32 bits to count whatever depends
-    on them; None where 64 bits have to.
+    on them; None where 64 bits have to.  The functions of one that ``is_rough`` may be some units off.
     """
 
     name: str
@@ -68,6 +70,7 @@ class TritonKernel:
     verifies: bool
     shapes: tuple[Shape, ...]
     narrow: frozenset[Index] | None = None
+    is_rough: bool = False
 
     @property
     def programs(self) -> Index:
@@ -113,7 +116,13 @@ class Writer:
         self.rows: dict[Buffer, str] = {}
         self.stored: dict[tuple[Buffer, Index], str] = {}
         self.walked: Axis | None = None  # the axis whose blocks the open loop walks
+        self.all_inside = False
+        self.is_rough = False
         self._numbers = itertools.count()
+
+    def allow_rough(self, steps: Iterable[Store | Fold]) -> None:
+        """Let functions be some units off, if nobody can see that in what these steps write, which are all."""
+        self.is_rough = hides_units(steps)
 
     def beside(self, *axes: Axis) -> Writer:
         """A writer of the same lines for blocks with other axes."""
@@ -129,12 +138,16 @@ class Writer:
     def fresh(self, prefix: str = "v") -> str:
         return f"{prefix}{next(self._numbers)}"
 
-    def open(self) -> None:
+    def open(self, *, all_inside: bool = False) -> None:
+        """Begin a loop; if ``all_inside``, what is the same in all turns is computed in each, and held in between by
+        no register."""
         self.scopes.append(_Scope())
+        self.all_inside = all_inside
 
     def close(self, opening: str) -> None:
         """End the innermost loop, which begins with ``opening``."""
         inside = self.scopes.pop().lines
+        self.all_inside = False
         self.write(opening)
         self.scopes[-1].lines += ["    " + line for line in inside]
 
@@ -207,7 +220,9 @@ class Writer:
         source = "\n".join([f"@triton.jit{fixed}", f"def {name}({', '.join(arguments)}):", *lines, ""])
         needed = {bound for bound in self.narrow if bound is not None}
         narrow = frozenset(needed) if sizes and len(needed) == len(self.narrow) else None
-        return TritonKernel(name, source, tuple(self.buffers), tuple(sizes), self.verifies, shapes, narrow)
+        return TritonKernel(
+            name, source, tuple(self.buffers), tuple(sizes), self.verifies, shapes, narrow, self.is_rough
+        )
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
@@ -219,7 +234,7 @@ class Writer:
         if node.op == "result":
             return self.results[node.attr]
         # What is the same in all turns of a loop is computed before it.
-        at = len(self.scopes) if self._is_walked(node) else 1
+        at = len(self.scopes) if self.all_inside or self._is_walked(node) else 1
         found = next((s.names[node] for s in self.scopes[:at] if node in s.names), None)
         if found is None:
             text = self._constant(node) if node.op == "const" else self._expression(node)
@@ -254,7 +269,10 @@ class Writer:
             extent, wrap, _ = node.attr
             inside = self.inside(self.axes_of(node.free))
             return f"fn.check({self.name(node.args[0])}, {self.index(extent)}, {wrap}, bad, {inside})"
-        spelling = OPERATIONS[node.op].triton
+        operation = OPERATIONS[node.op]
+        if self.is_rough and operation.rough is not None and is_inexact(node):
+            return operation.rough.format(*map(self.name, node.args))
+        spelling = operation.triton
         assert spelling != BY_PRINTER, node.op
         if spelling.startswith(("fn.", "m.")):
             return spelling.format(*map(self.name, node.args))
@@ -263,17 +281,26 @@ class Writer:
         is_one = node.op in COMPARE and not self.axes_of(node.free)
         return f"fn.flag({text})" if is_one else text
 
+    def exponential(self, text: str, dtype: torch.dtype) -> str:
+        """e to the power of what has this name and type, where no node says so."""
+        operation = OPERATIONS["exp"]
+        rough = operation.rough if self.is_rough and dtype is torch.float32 else None
+        return (rough or operation.triton).format(text)
+
     def _load(self, node: Node) -> str:
         buffer, position = node.attr
         if buffer.kind == "row":
             return self.rows[buffer]
         if (buffer, position) in self.stored:
             return self.stored[buffer, position]
-        axes = self.axes_of(node.free)
+        conditions = [self.name(a) for a in node.args]
+        return loaded(self.read(buffer, position, self.axes_of(node.free), conditions), buffer.dtype)
+
+    def read(self, buffer: Buffer, position: Index, axes: Collection[Axis], conditions: Collection[str] = ()) -> str:
+        """What memory holds, as a block with these axes; zeros where not all conditions hold."""
         where = self.address(buffer, position, axes)
-        masks = [*self.masks(axes), *(self.name(a) for a in node.args)]
-        text = f"tl.load({where}, mask={' & '.join(masks)}, other=0)" if masks else f"tl.load({where})"
-        return loaded(text, buffer.dtype)
+        masks = [*self.masks(axes), *conditions]
+        return f"tl.load({where}, mask={' & '.join(masks)}, other=0)" if masks else f"tl.load({where})"
 
     def store(self, buffer: Buffer, position: Index, value: str, dtype: torch.dtype, of: frozenset[Var]) -> None:
         """Write what ``value`` names, of type ``dtype`` and with the variables ``of``, to memory."""

@@ -24,13 +24,16 @@ PIECE = 16
 LONGEST_ROW = 16384
 """So many points are held in registers through all stages of a kernel, if it reads few values of each."""
 HEAVY_ROW = 8192
-"""The same if it reads more than :data:`FEW_READS`, or keeps exponentials of small values as well."""
+"""The same if it reads more than :data:`FEW_READS`, or keeps exact exponentials of small values as well."""
+LONGEST_AHEAD = 32768
+"""So many points are held where a program walks rows, and reads the next one while it computes one."""
 FEW_READS = 3
 _LEAST_WARPS, _MOST_WARPS = 1, 32
 _COLUMNS = 32
 """So many adjacent columns are reduced in a program."""
 _HEAVY = 30
 """What takes so many instructions for an element is bound by them, and not by memory: it wants more threads."""
+_MANY_POINTS = 2**24
 _HELD_COLUMNS = 4096
 """So many points of columns are held in registers."""
 _COLUMN_BYTES = 128
@@ -83,13 +86,16 @@ def warps_for(points: int, each: int) -> int:
     return min(max(power(-(-points // (32 * each))), _LEAST_WARPS), _MOST_WARPS)
 
 
-def along_a_line(total: Index, itemsize: int) -> tuple[Shape, ...]:
-    """For points one after the other, the smallest of whose values takes ``itemsize`` bytes."""
+def along_a_line(total: Index, itemsize: int, cost: int = 0) -> tuple[Shape, ...]:
+    """For points one after the other, the smallest of whose values takes ``itemsize`` bytes, and each ``cost``
+    instructions: of many, a thread computes some while it waits for others."""
     each = 8 if itemsize >= 2 else 16
     if type(total) is int and total <= FILLING * 32 * each:  # small: fewer points a thread, more threads
         sizes = [(128, 4), (256, 4)] if total <= FILLING * 128 else [(256, 4), (512, 4)]
     else:
         sizes = [(128 * each, 4), (64 * each, 4), (256 * each, 8), (256 * each, 4)]
+        if cost >= _HEAVY and type(total) is int and total >= _MANY_POINTS:
+            sizes.insert(0, sizes.pop())
     return _distinct(Shape((("XBLOCK", n),), warps, 1, blocks_of(total, n)) for n, warps in sizes)
 
 
@@ -132,6 +138,19 @@ def held_rows(rows: Index, points: int, itemsize: int) -> tuple[Shape, ...]:
                 beside //= 2
         found += [_rows(rows, beside, block, warps_for(beside * block, each)) for each in (16, 8)]
     return _all_alike(found)
+
+
+def reads_ahead(rows: Index, points: Index, itemsize: int) -> bool:
+    """Whether rows are so long that one program fills a multiprocessor, which would wait for each row."""
+    if type(points) is not int or type(rows) is not int or itemsize != 2:
+        return False
+    return LONGEST_ROW < points <= LONGEST_AHEAD and rows >= FILLING
+
+
+def ahead(points: int) -> tuple[Shape, ...]:
+    """For rows that are held, and walked by a program on each multiprocessor."""
+    block = power(points)
+    return tuple(Shape((("RBLOCK", block),), warps, 1, MULTIPROCESSORS) for warps in (16, 32))
 
 
 def held_columns(columns: Index, points: int, itemsize: int, passes: int) -> tuple[Shape, ...] | None:

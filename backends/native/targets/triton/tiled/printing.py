@@ -12,6 +12,7 @@ from ....ir import index
 from ....ir.expressions import Node
 from ....ir.index import Var
 from ....ir.products import FinishedProduct
+from ....schedule.stages import Store
 from ..axes import Axis
 from ..printer import axis_of
 from ..scopes import TritonKernel, Writer
@@ -30,6 +31,7 @@ def print_product(step: FinishedProduct, name: str = "kernel") -> TritonKernel:
     part = index.the_var(step.part)
     y, x = axis_of("y", (rows,), step.shapes), axis_of("x", (columns,), step.shapes)
     w = Writer(y, x)
+    w.allow_rough([Store(step.finish.target, step.finish.position, step.finish.value)])
     _start(w, y, x, part)
     w.write("total = tl.zeros((YBLOCK, XBLOCK), tl.float32)")
     w.open()

@@ -369,3 +369,29 @@ def test_processes(tmp_path) -> None:
     assert hits[2] > 0 and set(shares) == {1.0}
     printed = finish(wrong)
     assert "torch.Size([2, 4])" in printed and "raised" in printed
+
+
+ROUGH: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": torch.exp,
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "sqrt": torch.sqrt,
+    "reciprocal": lambda x: 3.0 / x,
+    "power": lambda x: x**2.5,
+    "itself": lambda x: x / x,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ROUGH)
+def test_all_numbers_of_half_precision(name: str, dtype: torch.dtype) -> None:
+    """Functions that are some units of float32 off give what is nearest, or one beside it, and what is special."""
+    x = torch.arange(-(2**15), 2**15, device="cuda").to(torch.int16).view(dtype)
+    got, eager = compiled(ROUGH[name])(x), ROUGH[name](x)
+    torch.testing.assert_close(got.isnan(), eager.isnan(), rtol=0, atol=0)
+    torch.testing.assert_close(got.isinf(), eager.isinf(), rtol=0, atol=0)
+    exact = ROUGH[name](x.double())
+    unit = torch.finfo(dtype).eps * exact.abs().clamp(min=torch.finfo(dtype).tiny)
+    mine, its = ((found.double() - exact).abs() / unit for found in (got, eager))
+    # Eager, too, finds nothing where an exponential on the way is infinite.
+    assert bool((mine <= its.clamp(min=0.51))[eager.isfinite()].all())

@@ -82,6 +82,21 @@ def test_a_reduction(check, name: str) -> None:
     check(function, *args)
 
 
+AHEAD: dict[str, Callable[..., Any]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "layer norm": lambda x: F.layer_norm(x, (16_500,)),
+    "log softmax and maximum": lambda x: (x.log_softmax(-1), x.amax(-1)),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", AHEAD)
+def test_rows_are_read_ahead(check, name: str) -> None:
+    """More rows than programs, each too long for another one beside it."""
+    report = check(AHEAD[name], R(300, 16_500).bfloat16())
+    assert "ahead = tl.load(" in report.output_code[0]
+
+
 def test_parts_share_a_pass(check) -> None:
     """Sums of squared distances from the mean are of the parts' own means, in the pass that makes these."""
     report = check(lambda x: moments(x, (0, 2, 3)), R(16, 3, 60, 64) + 5)
