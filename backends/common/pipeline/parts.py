@@ -20,10 +20,10 @@ from torchmux.registry.spec import CompileRequest
 from torchmux.stages import stage
 
 from .. import collectives
+from ..moving import make_where_used
 from . import aliasing, decompose, floats, simplify, symbols
 from .assemble import assemble, extract, inputs_of
 from .implementation import Implementation, Told
-from .moving import make_where_used
 from .partition import Part, Partition, give_to_last_part, partition, takes_element, writes_back
 from .placing import Placing, compiler_error
 

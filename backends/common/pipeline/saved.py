@@ -13,9 +13,9 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from ..moving import make_where_used
 from . import aliasing
 from .decompose import CHECKS, is_random
-from .moving import make_where_used
 from .simplify import fold_numbers, merge_repeated
 
 Split = Callable[..., tuple[GraphModule, GraphModule]]

@@ -9,6 +9,7 @@
 * ``tiles`` chooses which loops of a kernel are walked in vectors and in squares, ``stages`` arranges its passes over
   its rows,
 * ``unroll`` writes short loops out, so that rows of a few elements are computed for a vector of rows at once,
+* ``rounding`` tells where what a kernel writes is rounded so much that its functions may be less exact,
 * ``together`` finds small kernels that one launch runs side by side,
 * ``placement`` finds results that can lie in the same place, ``memory`` the places of what torch never sees,
 * ``host`` is what the function that runs the graph does, in neutral steps,

@@ -31,11 +31,13 @@ _NEVER_RAISE = frozenset(
         "addmm", "_addmm_activation", "baddbmm", "bmm", "mm", "mm_in_rows", "addmv", "mv", "dot",
         "convolution", "convolution_backward", "native_dropout", "bernoulli_", "rand", "randn", "rand_like",
         "randn_like", "sort", "topk", "cumsum", "grid_sampler_2d", "_fft_c2c", "_fft_r2c", "_fft_c2r",
-        "native_batch_norm", "native_group_norm", "native_layer_norm", "mkldnn_rnn_layer", "_cudnn_rnn", "attention",
+        "native_batch_norm", "native_group_norm", "native_layer_norm", "attention",
         *(f"_scaled_dot_product_{name}{suffix}" for name in _ATTENTION for suffix in ("", "_backward")),
     )
 )  # fmt: skip
 """Operators of torch, and of ours, that raise no error that depends on data, and mostly run in calls."""
+_RECURRENT = ("_rnn", "_rnn_layer")
+"""How such operators of libraries for one kind of machine end."""
 
 
 def reinplace(program: Program) -> None:
@@ -51,7 +53,8 @@ def reinplace(program: Program) -> None:
 def is_checking(item: Any) -> bool:
     """Whether an item may raise an error that depends on data."""
     if isinstance(item, Call):
-        return item.op.overloadpacket.__name__ not in _NEVER_RAISE
+        name = item.op.overloadpacket.__name__
+        return name not in _NEVER_RAISE and not name.endswith(_RECURRENT)
     if not isinstance(item, (Statement, Scan, Scatter)):
         return False
     nodes = [item.value, *(atom.node for atom in index.data_atoms(item.position))]

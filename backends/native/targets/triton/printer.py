@@ -14,9 +14,9 @@ from functools import partial
 from ...ir import index
 from ...ir.expressions import Buffer, Node, compute_type, operators_in
 from ...ir.index import Index, Var
-from ...schedule import tiles
+from ...schedule import rounding, tiles
 from ...schedule.stages import Fold, LoopNest, Stage, Store
-from . import onepass, rounding, shapes
+from . import onepass, shapes
 from .axes import Axis
 from .folds import Running, folded
 from .scopes import TritonKernel, Writer, loaded, stored

@@ -16,9 +16,9 @@ from ...ir.expressions import Buffer, Node, compute_type
 from ...ir.index import Index, Ix, Var
 from ...ir.operation_table import BY_PRINTER, OPERATIONS
 from ...ir.operations import COMPARE
+from ...schedule.rounding import hides_units, is_inexact
 from ...schedule.stages import Fold, Store
 from .axes import Axis, narrow_if
-from .rounding import hides_units, is_inexact
 from .shapes import Shape
 
 TYPES: dict[torch.dtype, str] = {

@@ -12,8 +12,8 @@ from torch.fx import Graph, Node
 
 from torchmux import torch_internals as internals
 
-from . import aliasing
-from .decompose import is_random
+from .pipeline import aliasing
+from .pipeline.decompose import is_random
 
 _aten = torch.ops.aten
 _CPU = torch.device("cpu")

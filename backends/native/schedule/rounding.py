@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 import torch
 
-from ...ir.expressions import Buffer, Node, operators_in
-from ...ir.operation_table import OPERATIONS
-from ...ir.operations import COMPARE
-from ...schedule.stages import Fold, Store
+from ..ir.expressions import Buffer, Node, operators_in
+from ..ir.operation_table import OPERATIONS
+from ..ir.operations import COMPARE
+from .stages import Fold, Store
 
 _HALF = (torch.bfloat16, torch.float16)
 _DECIDING = frozenset((*COMPARE, "floor", "ceil", "trunc", "rint", "fmod", "bits_32", "nextafter"))

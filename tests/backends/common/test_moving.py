@@ -10,7 +10,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torchmux.backends.common.pipeline.moving import make_where_used
+from torchmux.backends.common.moving import make_where_used
 
 GPU = torch.device("cuda:0")
 
