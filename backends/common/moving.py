@@ -35,7 +35,7 @@ def make_where_used(graph: Graph) -> None:
     moved: dict[Node, None] = {}
     for node in graph.nodes:
         if root[node] not in shown and _is_made(node):
-            if all(n in moved or _is_number_for(n, node) for n in node.all_input_nodes):
+            if all(n in moved or _is_number_for(n, node) for n in _tensors_of(node)):
                 moved[node] = None
     left: list[Node] = [node for node in moved if not all(u in moved or _reads(u, node, device) for u in node.users)]
     while left:  # with it stays what it is made from, and what is made from it
@@ -44,8 +44,9 @@ def make_where_used(graph: Graph) -> None:
             del moved[node]
             left += [*node.all_input_nodes, *(user for user in node.users if user in moved)]
     for node in moved:
-        if not node.all_input_nodes or "device" in node.kwargs:
-            node.kwargs = {**node.kwargs, "device": device}
+        if not _tensors_of(node) or "device" in node.kwargs:
+            kept = {name: value for name, value in node.kwargs.items() if name != "pin_memory"}
+            node.kwargs = {**kept, "device": device}
         example = node.meta["val"]
         with example.fake_mode:
             node.meta["val"] = torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device=device)
@@ -57,15 +58,22 @@ def _device_of(graph: Graph) -> torch.device | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _tensors_of(node: Node) -> list[Node]:
+    """What ``node`` reads but for sizes."""
+    return [n for n in node.all_input_nodes if n.op == "get_attr" or isinstance(n.meta.get("val"), torch.Tensor)]
+
+
 def _is_made(node: Node) -> bool:
     value = node.meta.get("val")
     if node.op != "call_function" or not internals.is_fake(value) or value.device != _CPU:
+        return False
+    if value.layout is not torch.strided:
         return False
     if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace not in ("aten", "prims"):
         return False
     is_plain = not node.target._schema.is_mutable and not is_random(node.target) and not node.is_impure()
     takes_device = any(a.name == "device" for a in node.target._schema.arguments)
-    return is_plain and _SIZED_BY_VALUES.isdisjoint(node.target.tags) and (takes_device or bool(node.all_input_nodes))
+    return is_plain and _SIZED_BY_VALUES.isdisjoint(node.target.tags) and (takes_device or bool(_tensors_of(node)))
 
 
 def _is_number_for(node: Node, user: Node) -> bool:

@@ -46,6 +46,7 @@ MOVED: dict[str, Callable[..., Any]] = {
     "index": lambda x: torch.ops.aten.index.Tensor(x, [torch.arange(3)]),
     "number": lambda x: x * torch.full((), 2.0),
     "a number of the program's": lambda x: x + (torch.arange(4) * torch.tensor(3.0)).to(x.device),
+    "page-locked": lambda x: x + torch.zeros(4, pin_memory=True).to(x.device, non_blocking=True),
     "joined": lambda x: x + torch.cat([torch.zeros(1), torch.ones(3)]).to(x),
 }
 LEFT: dict[str, tuple[Callable[..., Any], set[str]]] = {
@@ -68,6 +69,22 @@ def test_it_is_made_where_it_is_used(name: str) -> None:
 def test_it_stays_on_the_cpu(name: str) -> None:
     function, left = LEFT[name]
     assert on_cpu(function) == left
+
+
+def test_sizes_of_a_call() -> None:
+    """What has as many elements as an input says is made where it is used, too."""
+    graph = torch.fx.Graph()
+    with FakeTensorMode():
+        values = [6, torch.empty(6, device=GPU), torch.empty(6), torch.empty(6, device=GPU), torch.empty(6, device=GPU)]
+    count, x = graph.placeholder("count"), graph.placeholder("x")
+    made = graph.call_function(torch.ops.aten.arange.default, (count,), {"dtype": torch.float32})
+    copied = graph.call_function(torch.ops.aten._to_copy.default, (made,), {"device": GPU})
+    graph.output((graph.call_function(torch.ops.aten.add.Tensor, (x, copied)),))
+    for node, value in zip(graph.nodes, values, strict=False):
+        node.meta["val"] = value
+    make_where_used(graph)
+    assert made.kwargs["device"] == GPU
+    assert made.meta["val"].device == GPU
 
 
 def test_graphs_on_the_cpu_stay_as_they_are() -> None:
