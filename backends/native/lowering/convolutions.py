@@ -520,7 +520,7 @@ def _gradients(
     rest = _of_each_dimension(weight, given)
     patches = _patches(ctx, x, weight, rest, grad.sizes)
     if patches is None:
-        if ctx.program.forms.differentiates_by_channels(weight, rest[5]) and not _is_traced_so(ctx, 0):
+        if ctx.program.forms.differentiates_by_channels(weight, rest[5]):
             return _gradients_by_channel(ctx, grad, x, weight, (shifts, *rest, mask))
         found: tuple[Value | None, ...] = call(ctx, ctx.node.target, (grad, x, weight, shifts, *rest, mask), {})
         return found
