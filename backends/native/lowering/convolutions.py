@@ -544,10 +544,13 @@ def _gradients_by_channel(
 ) -> tuple[Value | None, ...]:
     """By the library, which returns gradients that lie as images do whose channels lie side by side."""
     given = prepared((_by_channel(ctx, grad), _by_channel(ctx, x), weight, *settings), ctx)
-    results = []
+    results: list[Buffer | None] = []
     for known in ctx.val:
-        sizes = None if known is None else ctx.sizes(known)
-        strides = sizes and (channels_last(sizes) if len(sizes) == 4 else (1,))
-        results.append(sizes and ctx.program.buffer(known.dtype, sizes, strides, device=known.device))
+        if known is None:
+            results.append(None)
+            continue
+        sizes = ctx.sizes(known)
+        strides = channels_last(sizes) if len(sizes) == 4 else (1,)
+        results.append(ctx.program.buffer(known.dtype, sizes, strides, device=known.device))
     ctx.program.call(ctx.node.target, given, {}, results)
     return tuple(ctx.program.stored(buffer) if buffer is not None else None for buffer in results)
