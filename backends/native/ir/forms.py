@@ -52,6 +52,9 @@ class Forms(Protocol):
         The sizes are known numbers, and the weight may change from call to call.
         """
 
+    def differentiates_by_channels(self, weight: Value, groups: int) -> bool:
+        """Whether the gradients of a convolution are computed from images in channels last, however these were."""
+
     def orders_weights(self) -> bool:
         """Whether a weight is put into channels last for images that are, which a library would do in each call."""
 

@@ -206,12 +206,17 @@ def _is_traced_so(ctx: Context, position: int) -> bool:
 
 
 def _in_channels_last(ctx: Context, value: Value) -> TensorRef:
+    return TensorRef.of(_by_channel(ctx, value))
+
+
+def _by_channel(ctx: Context, value: Value) -> Value:
+    """An image in memory whose channels lie side by side."""
     strides = channels_last(value.sizes)
     if value.place is None:
-        return TensorRef.of(ctx.program.realize(value, strides))
+        return ctx.program.realize(value, strides)
     if all(a == b or _is(size, 1) for a, b, size in zip(value.place.strides, strides, value.sizes, strict=True)):
-        return TensorRef.of(value)
-    return TensorRef.of(ctx.program.copy(value, strides))
+        return value
+    return ctx.program.copy(value, strides)
 
 
 @lowers(CONVOLUTION)
@@ -515,6 +520,8 @@ def _gradients(
     rest = _of_each_dimension(weight, given)
     patches = _patches(ctx, x, weight, rest, grad.sizes)
     if patches is None:
+        if ctx.program.forms.differentiates_by_channels(weight, rest[5]):
+            return _gradients_by_channel(ctx, grad, x, weight, (shifts, *rest, mask))
         found: tuple[Value | None, ...] = call(ctx, ctx.node.target, (grad, x, weight, shifts, *rest, mask), {})
         return found
     ctx.program.realize(grad)
@@ -530,3 +537,20 @@ def _gradients(
     if mask[2]:
         of_bias = reduce(ctx, "sum", grad, [d for d in range(grad.rank) if d != 1], False, grad.dtype)
     return of_x, of_weight, of_bias
+
+
+def _gradients_by_channel(
+    ctx: Context, grad: Value, x: Value, weight: Value, settings: tuple[Any, ...]
+) -> tuple[Value | None, ...]:
+    """By the library, which returns gradients that lie as images do whose channels lie side by side."""
+    given = prepared((_by_channel(ctx, grad), _by_channel(ctx, x), weight, *settings), ctx)
+    results: list[Buffer | None] = []
+    for known in ctx.val:
+        if known is None:
+            results.append(None)
+            continue
+        sizes = ctx.sizes(known)
+        strides = channels_last(sizes) if len(sizes) == 4 else (1,)
+        results.append(ctx.program.buffer(known.dtype, sizes, strides, device=known.device))
+    ctx.program.call(ctx.node.target, given, {}, results)
+    return tuple(ctx.program.stored(buffer) if buffer is not None else None for buffer in results)

@@ -114,6 +114,9 @@ class Target(ABC, Forms):
     ) -> Literal["usual", "channels last"] | None:
         return None
 
+    def differentiates_by_channels(self, weight: Value, groups: int) -> bool:
+        return False
+
     def orders_weights(self) -> bool:
         return False
 

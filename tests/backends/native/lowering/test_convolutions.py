@@ -193,3 +193,26 @@ def test_transposed_convolutions_in_channels_last(check) -> None:
 
     check(f, torch.randn(2, 6, 9, 8), torch.randn(6, 8, 3, 3), torch.randn(8, 5, 2, 2), torch.randn(8))
     check(f, torch.randn(1, 6, 2, 2), torch.randn(6, 8, 3, 3), torch.randn(8, 5, 2, 2), torch.randn(8))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_of_windows_of_single_channels(transposed: bool, dynamic: bool, capture) -> None:
+    """The library computes them from images in channels last, and they lie as eager's."""
+
+    def function(grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        settings = [6], [2, 2], [2, 2], [1, 1], transposed, [0, 0], 6, [True, True, True]
+        found = torch.ops.aten.convolution_backward(grad * 2, x, w, *settings)
+        return found[0], found[1], found[2]
+
+    x, w = torch.randn(2, 6, 9, 7), torch.randn(6, 1, 5, 5)
+    grad = torch.randn_like(torch.convolution(x, w, None, [2, 2], [2, 2], [1, 1], transposed, [0, 0], 6))
+    if not transposed:  # what comes from rows of pixels, as in ConvNeXt
+        grad = grad.to(memory_format=torch.channels_last)
+    captured = capture(function, grad, x, w, dynamic={0: (0,), 1: (0,)} if dynamic else None)
+    compiled = captured.compile("native")
+    for found, expected in zip(captured.run(compiled, grad, x, w), function(grad, x, w), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert found.stride() == expected.stride()
+    if not dynamic:
+        assert re.search(r"b\d+ = fit\(b\d+, \(378, 1, 42, 6, \)\)", compiled.report.output_code[1])
