@@ -21,6 +21,9 @@ PROGRAMS = {
     "read twice": lambda x, w, b: (y := F.linear(x, w, b), y.float().sum(-1)),
     "returned, too": lambda x, w, b: (F.relu(y := F.linear(x, w, b)), y),
     "turned": lambda x, w, b: torch.addmm(b, x, w.t()).t() * 2,
+    "computed": lambda x, w, b: F.linear(x, w, b * 3),
+    "strided": lambda x, w, b: F.linear(x, w, w[:, 1]),
+    "a part": lambda x, w, b: F.linear(x[:, :COLUMNS], w, w.flatten()[3 : 3 + COLUMNS]),
 }
 
 
