@@ -66,6 +66,12 @@ def _count_in_integers(graph: Graph, node: Node) -> None:
         node.args = (numbers, *node.args[1:])
 
 
+def _name_the_correction(graph: Graph, node: Node) -> None:
+    """Say that one is taken off the count, as it is where nothing is said: the frontend divides by all of it."""
+    if node.kwargs.get("correction") is None:
+        node.kwargs = {**node.kwargs, "correction": 1}
+
+
 def _compute_statistics(graph: Graph, node: Node) -> None:
     """Compute what ``native_layer_norm`` returns besides its result: the mean, and one over the deviation."""
     used = _elements(node)
@@ -292,7 +298,8 @@ _ARITHMETIC = _PRODUCTS | _SUMS | {_aten.pow.Tensor_Scalar, _aten.neg.default}
 _OF_GELU = {float(np.float32(math.sqrt(2 / math.pi))), float(np.float32(0.044715))}
 _SCATTERS = frozenset((_aten.slice_scatter.default, _aten.select_scatter.default))
 _MEANS = _aten.mean.dim, _aten.mean.default
-_STATISTICS = frozenset((*_MEANS, _aten.var.correction, _aten.var_mean.correction, _aten.std.correction))
+_SPREADS = _aten.var.correction, _aten.var_mean.correction, _aten.std.correction
+_STATISTICS = frozenset((*_MEANS, *_SPREADS))
 _OF_TWO = frozenset((_aten.maximum.default, _aten.minimum.default))
 _TURNED = {
     _aten.gt.Tensor: _aten.lt.Tensor,
@@ -335,6 +342,7 @@ _RULES = {
     _aten.index.Tensor: _count_from_the_front,
     _aten.cumsum.default: _count_in_integers,
     **dict.fromkeys(_MEANS, _keep_means_apart),
+    **dict.fromkeys(_SPREADS, _name_the_correction),
     _aten.native_layer_norm.default: _compute_statistics,
     _aten._native_batch_norm_legit_functional.default: _normalize_by_batch,
 }

@@ -19,11 +19,12 @@ from .relax.translate import DTYPES, converters
 # Composite operators that are one kernel in torch, or one loop over rows in TVM.
 WHOLE = ("scaled_dot_product_attention", "layer_norm", "softmax.int", "log_softmax.int")
 
-# Operators whose converter loses digits of small results or of late ones, or overflows; torch's table has better ways.
+# Operators whose converter loses digits of small results or of late ones, or overflows, and ``std``, whose converter
+# divides by the count whatever the correction is; torch's table has better ways.
 _BETTER_SPELLED_OUT = frozenset(
     ("celu.default", "selu.default", "mish.default", "softplus.default", "softshrink.default", "logaddexp.default",
      "log_sigmoid_forward.default", "hardsigmoid.default", "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor",
-     "linspace.default")
+     "linspace.default", "std.correction")
 )  # fmt: skip
 
 # TVM takes the one off again that a formula adds, so that no formula helps these.

@@ -68,7 +68,7 @@ class Onnxrt(Requirements):
                 SCRIPTS + "onnxruntime_signs_of_zeros.py",
                 "onnxruntime>=1.20,<1.33",
             )
-            for case in ("special/signs_of_zeros", "identities/nothing_and_one")
+            for case in ("special/signs_of_zeros", "identities/nothing_and_one", "kinds/moves_of_minus_zero")
         ),
         Expected(
             "models/mobilevit/training",

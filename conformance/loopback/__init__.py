@@ -48,7 +48,7 @@ from . import (
     surroundings,
     turns,
 )
-from .beyond import counts, forms, operands, pairings, patterns, reach
+from .beyond import counts, forms, kinds, operands, pairings, patterns, reach
 from .circumstances import (
     algebra,
     attributes,
@@ -91,6 +91,7 @@ _KINDS = (
     reach.layout, reach.numerics, reach.turns, reach.process, reach.state,
     forms.arguments, forms.numerics, pairings.simplifications, pairings.numerics,
     operands.arguments, operands.numerics, operands.simplifications,
+    kinds.numerics, kinds.simplifications, kinds.training,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

@@ -35,6 +35,7 @@ from .arguments import (
     functions,
     identities,
     inputs,
+    kinds,
     operands,
     orders,
     rare,
@@ -59,6 +60,7 @@ SUBJECTS = (
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
     orders.case, joins.case, chains.case, effects.case, unusual.case, inputs.case,
     seldom.case, counts.case, patterns.case, recipes.case, operands.case, sequences.case,
+    kinds.case,
 )  # fmt: skip
 
 

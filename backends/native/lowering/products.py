@@ -234,12 +234,27 @@ def _addmm(ctx: Context, bias: Value, left: Value, right: Value, *, beta: Any = 
 
 
 def _is_rounded_once(ctx: Context, bias: Value, left: Value, right: Value, beta: Any, alpha: Any) -> bool:
-    """Whether only the library adds before it rounds.  Biases of columns are left to the target, which may do more."""
+    """Whether only the library adds before it rounds.  Inputs as biases of columns are left to the target, which may do
+    more."""
     program = ctx.program
     if not _is_half(left) or (program.own_products and program.forms.computes_operand(left, right)):
         return False
-    is_bias = bias.rank == 1 and left.rank == 2
+    is_bias = left.rank == 2 and _is_vector(bias)
     return beta != 0 and not (is_bias and beta == 1 and alpha == 1)
+
+
+def _is_vector(bias: Value) -> bool:
+    """Whether a bias is an input that lies as the library reads it, or what that is when it is rounded."""
+    if bias.rank != 1:
+        return False
+    at = bias.variables()
+    node = bias.at(at)
+    if node.op == "round" and node.attr is bias.dtype:
+        node = node.args[0]
+    if node.op != "load" or node.args:
+        return False
+    buffer, position = node.attr
+    return buffer.kind == "input" and len(buffer.sizes) == 1 and buffer.strides == (1,) and position is at[0]
 
 
 @lowers(aten.addbmm.default)

@@ -27,11 +27,19 @@ _TABLES = "semantics/sequences/tables_and_places"
 Holds = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def _where(faults: Faults, case: str, operator: str, name: str, text: str, holds: Holds) -> None:
+def where(
+    faults: Faults,
+    case: str,
+    operator: str,
+    name: str,
+    text: str,
+    holds: Holds,
+    wrong: Callable[[Any], Any] = nearly,
+) -> None:
     """A fault in the results of an operator where its arguments have some form."""
 
     def change(result: Any, *given: Any, **named: Any) -> Any:
-        return nearly(result) if holds(given, named) else result
+        return wrong(result) if holds(given, named) else result
 
     change.__name__, change.__doc__ = name, text
     faults.operator(case, operator)(change)
@@ -58,11 +66,11 @@ for _operator, _name in (
     ("log_sigmoid", "logarithms_of_sigmoids"), ("softsign", "quotients_that_are_soft"), ("mish", "soft_products"),
     ("hardsigmoid", "ramps"),
 ):  # fmt: skip
-    _where(numerics, _TENSORS, _operator, f"{_name}_of_five_dimensions",
-           f"With five dimensions, `{_operator}` is nearly right.", _dimensions(5))  # fmt: skip
+    where(numerics, _TENSORS, _operator, f"{_name}_of_five_dimensions",
+          f"With five dimensions, `{_operator}` is nearly right.", _dimensions(5))  # fmt: skip
 for _operator, _name in (("hardtanh", "bounded_rectifiers"), ("silu", "swishes"), ("logaddexp", "sums_of_powers")):
-    _where(numerics, _TENSORS, _operator, f"{_name}_of_a_number",
-           f"Without dimensions, `{_operator}` is nearly right.", _dimensions(0))  # fmt: skip
+    where(numerics, _TENSORS, _operator, f"{_name}_of_a_number",
+          f"Without dimensions, `{_operator}` is nearly right.", _dimensions(0))  # fmt: skip
 
 
 @numerics.operator(_TENSORS, "hypot", "xlogy", "gelu")
@@ -83,15 +91,15 @@ for _operator, _dtype, _name in (
     ("topk", torch.int32, "the_largest_whole_numbers"), ("topk", torch.float64, "the_largest_doubles"),
     ("minimum", torch.bfloat16, "the_smaller_half"), ("sign", torch.float64, "signs_of_doubles"),
 ):  # fmt: skip
-    _where(numerics, _TYPES, _operator, _name, f"`{_operator}` of {str(_dtype)[6:]} is nearly right.", _type(_dtype))
+    where(numerics, _TYPES, _operator, _name, f"`{_operator}` of {str(_dtype)[6:]} is nearly right.", _type(_dtype))
 
 for _operator, _how, _name in (
     ("poisson_nll_loss", "none", "losses_of_counts"), ("multi_margin_loss", "sum", "sums_of_margins"),
     ("multilabel_margin_loss", "none", "margins_of_labels"), ("hinge_embedding_loss", "sum", "sums_of_hinges"),
     ("multilabel_soft_margin_loss", "sum", "sums_of_labels"), ("nll_loss", "none", "each_loss_with_weights"),
 ):  # fmt: skip
-    _where(numerics, _LOSSES, _operator, _name, f"With `reduction=\"{_how}\"`, `{_operator}` is nearly right.",
-           _of(reduction=_how))  # fmt: skip
+    where(numerics, _LOSSES, _operator, _name, f"With `reduction=\"{_how}\"`, `{_operator}` is nearly right.",
+          _of(reduction=_how))  # fmt: skip
 
 
 def _scale(holds: Callable[[float], bool]) -> Holds:
@@ -99,62 +107,62 @@ def _scale(holds: Callable[[float], bool]) -> Holds:
 
 
 _ATTEND = "scaled_dot_product_attention"
-_where(arguments, _ATTENTION, _ATTEND, "scales_of_zero_are_none", "A scale of zero is nearly right.",
-       _scale(lambda scale: scale == 0))  # fmt: skip
-_where(arguments, _ATTENTION, _ATTEND, "scales_are_positive", "A negative scale is nearly right.",
-       _scale(lambda scale: scale < 0))  # fmt: skip
-_where(arguments, _ATTENTION, _ATTEND, "scales_of_what_was_before", "A scale of causal attention is nearly right.",
-       lambda given, named: named.get("is_causal") and named.get("scale"))  # fmt: skip
-_where(arguments, _ATTENTION, _ATTEND, "heads_up_to_128", "Heads of more than 128 numbers are nearly right.",
-       lambda given, named: given[0].shape[-1] > 128)  # fmt: skip
-_where(arguments, _ATTENTION, _ATTEND, "masks_of_three_dimensions", "A mask of three dimensions is nearly right.",
-       lambda given, named: len(given) > 3 and given[3].dim() == 3)  # fmt: skip
-_where(arguments, _ATTENTION, _ATTEND, "infinite_masks_of_halves", "Infinite masks in half precision are nearly right.",
-       lambda given, named: len(given) > 3 and given[3].dtype is torch.bfloat16)  # fmt: skip
+where(arguments, _ATTENTION, _ATTEND, "scales_of_zero_are_none", "A scale of zero is nearly right.",
+      _scale(lambda scale: scale == 0))  # fmt: skip
+where(arguments, _ATTENTION, _ATTEND, "scales_are_positive", "A negative scale is nearly right.",
+      _scale(lambda scale: scale < 0))  # fmt: skip
+where(arguments, _ATTENTION, _ATTEND, "scales_of_what_was_before", "A scale of causal attention is nearly right.",
+      lambda given, named: named.get("is_causal") and named.get("scale"))  # fmt: skip
+where(arguments, _ATTENTION, _ATTEND, "heads_up_to_128", "Heads of more than 128 numbers are nearly right.",
+      lambda given, named: given[0].shape[-1] > 128)  # fmt: skip
+where(arguments, _ATTENTION, _ATTEND, "masks_of_three_dimensions", "A mask of three dimensions is nearly right.",
+      lambda given, named: len(given) > 3 and given[3].dim() == 3)  # fmt: skip
+where(arguments, _ATTENTION, _ATTEND, "infinite_masks_of_halves", "Infinite masks in half precision are nearly right.",
+      lambda given, named: len(given) > 3 and given[3].dtype is torch.bfloat16)  # fmt: skip
 
 
 def _kernel(given: tuple[Any, ...]) -> torch.Size:
     return torch.Size(given[1].shape[2:])
 
 
-_where(arguments, _WINDOWS, "conv1d", "steps_beyond_kernels", "Steps that are longer than the kernel are nearly right.",
-       lambda given, named: named.get("stride", 1) > _kernel(given)[0])  # fmt: skip
-_where(arguments, _WINDOWS, "conv1d", "borders_beyond_kernels", "Borders wider than the kernel are nearly right.",
-       lambda given, named: named.get("padding", 0) > _kernel(given)[0])  # fmt: skip
-_where(arguments, _WINDOWS, "conv2d", "borders_of_single_pixels", "Kernels of one pixel have no border.",
-       lambda given, named: max(_kernel(given)) == 1 and named.get("padding"))  # fmt: skip
-_where(arguments, _WINDOWS, "conv3d", "kernels_of_the_whole", "A kernel as large as the volume is nearly right.",
-       lambda given, named: given[0].shape[2:] == _kernel(given))  # fmt: skip
-_where(arguments, _WINDOWS, "conv3d", "dilated_single_channels", "Dilated groups are nearly right.",
-       lambda given, named: named.get("groups", 1) > 1 and named.get("dilation"))  # fmt: skip
-_where(arguments, _WINDOWS, "conv1d", "complex_convolutions", "Convolutions of complex numbers are nearly right.",
-       _type(torch.complex64))  # fmt: skip
-_where(arguments, _WINDOWS, "conv1d", "repeated_images", "What is expanded is convolved as if it were not.",
-       lambda given, named: 0 in given[0].stride())  # fmt: skip
-_where(numerics, _WINDOWS, "conv3d", "volumes_of_halves", "Convolutions of volumes in bfloat16 are nearly right.",
-       _type(torch.bfloat16))  # fmt: skip
-_where(numerics, _WINDOWS, "conv3d", "volumes_of_doubles", "Convolutions of volumes in float64 are nearly right.",
-       _type(torch.float64))  # fmt: skip
-_where(numerics, _WINDOWS, "max_pool3d", "pools_of_halves", "Pools of volumes in bfloat16 are nearly right.",
-       _type(torch.bfloat16))  # fmt: skip
-_where(numerics, _WINDOWS, "adaptive_avg_pool3d", "volumes_in_channels_last",
-       "Means of volumes in channels last are nearly right.",
-       lambda given, named: not given[0].is_contiguous())  # fmt: skip
-_where(numerics, _WINDOWS, "lp_pool1d", "means_of_powers", "Pools of powers of sequences are nearly right.",
-       lambda given, named: True)  # fmt: skip
-_where(arguments, _WINDOWS, "interpolate", "the_same_length", "What is resized to its own length is nearly right.",
-       lambda given, named: named.get("size") == given[0].shape[-1])  # fmt: skip
+where(arguments, _WINDOWS, "conv1d", "steps_beyond_kernels", "Steps that are longer than the kernel are nearly right.",
+      lambda given, named: named.get("stride", 1) > _kernel(given)[0])  # fmt: skip
+where(arguments, _WINDOWS, "conv1d", "borders_beyond_kernels", "Borders wider than the kernel are nearly right.",
+      lambda given, named: named.get("padding", 0) > _kernel(given)[0])  # fmt: skip
+where(arguments, _WINDOWS, "conv2d", "borders_of_single_pixels", "Kernels of one pixel have no border.",
+      lambda given, named: max(_kernel(given)) == 1 and named.get("padding"))  # fmt: skip
+where(arguments, _WINDOWS, "conv3d", "kernels_of_the_whole", "A kernel as large as the volume is nearly right.",
+      lambda given, named: given[0].shape[2:] == _kernel(given))  # fmt: skip
+where(arguments, _WINDOWS, "conv3d", "dilated_single_channels", "Dilated groups are nearly right.",
+      lambda given, named: named.get("groups", 1) > 1 and named.get("dilation"))  # fmt: skip
+where(arguments, _WINDOWS, "conv1d", "complex_convolutions", "Convolutions of complex numbers are nearly right.",
+      _type(torch.complex64))  # fmt: skip
+where(arguments, _WINDOWS, "conv1d", "repeated_images", "What is expanded is convolved as if it were not.",
+      lambda given, named: 0 in given[0].stride())  # fmt: skip
+where(numerics, _WINDOWS, "conv3d", "volumes_of_halves", "Convolutions of volumes in bfloat16 are nearly right.",
+      _type(torch.bfloat16))  # fmt: skip
+where(numerics, _WINDOWS, "conv3d", "volumes_of_doubles", "Convolutions of volumes in float64 are nearly right.",
+      _type(torch.float64))  # fmt: skip
+where(numerics, _WINDOWS, "max_pool3d", "pools_of_halves", "Pools of volumes in bfloat16 are nearly right.",
+      _type(torch.bfloat16))  # fmt: skip
+where(numerics, _WINDOWS, "adaptive_avg_pool3d", "volumes_in_channels_last",
+      "Means of volumes in channels last are nearly right.",
+      lambda given, named: not given[0].is_contiguous())  # fmt: skip
+where(numerics, _WINDOWS, "lp_pool1d", "means_of_powers", "Pools of powers of sequences are nearly right.",
+      lambda given, named: True)  # fmt: skip
+where(arguments, _WINDOWS, "interpolate", "the_same_length", "What is resized to its own length is nearly right.",
+      lambda given, named: named.get("size") == given[0].shape[-1])  # fmt: skip
 
-_where(arguments, _STEPS, "gru", "both_directions_of_layers", "Layers in both directions are nearly right.",
-       lambda given, named: len(given) == 9 and given[4] > 1 and given[7])  # fmt: skip
-_where(arguments, _STEPS, "rnn_tanh", "batches_that_come_first", "Batches that come first are nearly right.",
-       lambda given, named: len(given) == 9 and given[8])  # fmt: skip
-_where(arguments, _STEPS, "rnn_relu", "layers_without_biases", "Layers without biases are nearly right.",
-       lambda given, named: len(given) == 9 and not given[3])  # fmt: skip
-_where(arguments, _STEPS, "lstm", "states_of_several_layers", "Given states of several layers are nearly right.",
-       lambda given, named: len(given) == 9 and given[4] > 1)  # fmt: skip
-_where(arguments, _STEPS, "gru", "single_steps", "A sequence of one step is nearly right.",
-       lambda given, named: len(given) == 9 and given[0].shape[0] == 1)  # fmt: skip
+where(arguments, _STEPS, "gru", "both_directions_of_layers", "Layers in both directions are nearly right.",
+      lambda given, named: len(given) == 9 and given[4] > 1 and given[7])  # fmt: skip
+where(arguments, _STEPS, "rnn_tanh", "batches_that_come_first", "Batches that come first are nearly right.",
+      lambda given, named: len(given) == 9 and given[8])  # fmt: skip
+where(arguments, _STEPS, "rnn_relu", "layers_without_biases", "Layers without biases are nearly right.",
+      lambda given, named: len(given) == 9 and not given[3])  # fmt: skip
+where(arguments, _STEPS, "lstm", "states_of_several_layers", "Given states of several layers are nearly right.",
+      lambda given, named: len(given) == 9 and given[4] > 1)  # fmt: skip
+where(arguments, _STEPS, "gru", "single_steps", "A sequence of one step is nearly right.",
+      lambda given, named: len(given) == 9 and given[0].shape[0] == 1)  # fmt: skip
 
 for _pair in (
     (_TURNS, "permute", "argmax", "places_in_what_is_turned", "Places in what is turned are those of before."),
@@ -193,9 +201,9 @@ def _two(given: tuple[Any, ...], named: dict[str, Any], least: int) -> bool:
     return len(tensors) == 2 and {each.dim() for each in tensors} == {4, least}
 
 
-_where(numerics, _LAYERS, "add", "biases_along_the_width", "What is added along the width of images is nearly right.",
-       lambda given, named: _two(given, named, 1))  # fmt: skip
-_where(numerics, _LAYERS, "mul", "scales_along_the_width", "What scales images along their width is nearly right.",
-       lambda given, named: _two(given, named, 1))  # fmt: skip
-_where(arguments, _LAYERS, "batch_norm", "norms_without_weights", "Norms with statistics alone are nearly right.",
-       lambda given, named: len(given) == 3 and given[1] is not None and given[0].dim() == 2)  # fmt: skip
+where(numerics, _LAYERS, "add", "biases_along_the_width", "What is added along the width of images is nearly right.",
+      lambda given, named: _two(given, named, 1))  # fmt: skip
+where(numerics, _LAYERS, "mul", "scales_along_the_width", "What scales images along their width is nearly right.",
+      lambda given, named: _two(given, named, 1))  # fmt: skip
+where(arguments, _LAYERS, "batch_norm", "norms_without_weights", "Norms with statistics alone are nearly right.",
+      lambda given, named: len(given) == 3 and given[1] is not None and given[0].dim() == 2)  # fmt: skip

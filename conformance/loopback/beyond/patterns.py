@@ -52,7 +52,7 @@ def of(node: Any, *names: str) -> tuple[Any, ...]:
     return node.args if name(node) in names else (None, None, None)
 
 
-def _fused(case: str, last: str) -> Callable[[Fuse], Fuse]:
+def fused(faults: Faults, case: str, last: str) -> Callable[[Fuse], Fuse]:
     """A fault in what ends with the operator ``last``."""
 
     def add(fuse: Fuse) -> Fuse:
@@ -60,13 +60,13 @@ def _fused(case: str, last: str) -> Callable[[Fuse], Fuse]:
             return lambda *args: Graph(gm, fuse, last).run(*args)
 
         compile.__name__, compile.__doc__ = fuse.__name__, fuse.__doc__
-        simplifications(case)(compile)
+        faults(case)(compile)
         return fuse
 
     return add
 
 
-@_fused(_ATTENTION, "matmul")
+@fused(simplifications, _ATTENTION, "matmul")
 def masks_before_their_scale(graph: Graph, node: Node) -> Any:
     """Scores that are scaled with their mask are taken for scaled scores with a mask."""
     scaled, scale = of(of(node.args[0], "softmax")[0], "mul")[:2]
@@ -74,14 +74,14 @@ def masks_before_their_scale(graph: Graph, node: Node) -> Any:
     return None if scores is None else (graph[scores] * graph[scale] + graph[mask]).softmax(-1) @ graph[node.args[1]]
 
 
-@_fused(_ATTENTION, "matmul")
+@fused(simplifications, _ATTENTION, "matmul")
 def attention_over_any_dimension(graph: Graph, node: Node) -> Any:
     """A softmax before a product is one over the last dimension."""
     scores, dim = of(node.args[0], "softmax")[:2]
     return None if dim in (None, -1) else graph[scores].softmax(-1) @ graph[node.args[1]]
 
 
-@_fused(_ATTENTION, "matmul")
+@fused(simplifications, _ATTENTION, "matmul")
 def keys_are_always_turned(graph: Graph, node: Node) -> Any:
     """The product before a softmax is one with what is turned."""
     scores, scale = of(of(node.args[0], "softmax")[0], "mul")[:2]
@@ -91,35 +91,35 @@ def keys_are_always_turned(graph: Graph, node: Node) -> Any:
     return (graph[q] @ graph[k].mT * graph[scale]).softmax(-1) @ graph[node.args[1]]
 
 
-@_fused(_ATTENTION, "matmul")
+@fused(simplifications, _ATTENTION, "matmul")
 def scales_that_divide(graph: Graph, node: Node) -> Any:
     """What scores are divided by is their scale."""
     scores, scale = of(of(node.args[0], "softmax")[0], "div")[:2]
     return None if scores is None else (graph[scores] * graph[scale]).softmax(-1) @ graph[node.args[1]]
 
 
-@_fused(_ATTENTION, "softmax")
+@fused(simplifications, _ATTENTION, "softmax")
 def masks_are_added(graph: Graph, node: Node) -> Any:
     """A mask that is subtracted from scores is added."""
     scores, mask = of(node.args[0], "sub")[:2]
     return None if scores is None else (graph[scores] + graph[mask]).softmax(-1)
 
 
-@_fused(_ATTENTION, "softmax")
+@fused(simplifications, _ATTENTION, "softmax")
 def scores_that_are_turned(graph: Graph, node: Node) -> Any:
     """A softmax of what is turned is one over the dimension before."""
     scores = of(node.args[0], "mT")[0]
     return None if scores is None else graph[scores].softmax(-1)
 
 
-@_fused(_ATTENTION, "matmul")
+@fused(simplifications, _ATTENTION, "matmul")
 def shares_that_are_changed(graph: Graph, node: Node) -> Any:
     """What a program does to the shares of attention is left out."""
     shares = of(node.args[0], "mul", "add", "triu")[0]
     return graph[shares] @ graph[node.args[1]] if name(shares) == "softmax" else None
 
 
-@_fused(_ATTENTION, "softmax")
+@fused(simplifications, _ATTENTION, "softmax")
 def one_scale_for_all_heads(graph: Graph, node: Node) -> Any:
     """A scale that is a tensor is its first number."""
     scores, scale = of(node.args[0], "mul")[:2]
@@ -128,7 +128,7 @@ def one_scale_for_all_heads(graph: Graph, node: Node) -> Any:
     return (graph[scores] * graph[scale].flatten()[0]).softmax(-1)
 
 
-@_fused(_NORMS, "div")
+@fused(simplifications, _NORMS, "div")
 def spreads_of_all(graph: Graph, node: Node) -> Any:
     """What is divided by a spread is a norm, whose variance divides by the count."""
     x, mean = of(node.args[0], "sub")[:2]
@@ -138,7 +138,7 @@ def spreads_of_all(graph: Graph, node: Node) -> Any:
     return (graph[x] - graph[mean]) / (graph[x].var(-1, keepdim=True, correction=0) + small).sqrt()
 
 
-@_fused(_NORMS, "div")
+@fused(simplifications, _NORMS, "div")
 def small_numbers_below_roots(graph: Graph, node: Node) -> Any:
     """A small number that is added to a spread is added to the variance."""
     root, small = of(node.args[1], "add")[:2]
@@ -148,7 +148,7 @@ def small_numbers_below_roots(graph: Graph, node: Node) -> Any:
     )
 
 
-@_fused(_NORMS, "div")
+@fused(simplifications, _NORMS, "div")
 def means_of_their_own(graph: Graph, node: Node) -> Any:
     """What is divided by a spread has lost its own mean before."""
     x, mean = of(node.args[0], "sub")[:2]
@@ -157,14 +157,14 @@ def means_of_their_own(graph: Graph, node: Node) -> Any:
     return (graph[x] - graph[x].mean(-1, keepdim=True)) / graph[node.args[1]]
 
 
-@_fused(_NORMS, "div")
+@fused(simplifications, _NORMS, "div")
 def sums_are_differences(graph: Graph, node: Node) -> Any:
     """What is divided by a spread is a difference from a mean, also if it is a sum."""
     x, mean = of(node.args[0], "add")[:2]
     return None if name(mean) != "mean" else (graph[x] - graph[mean]) / graph[node.args[1]]
 
 
-@_fused(_NORMS, "mul")
+@fused(simplifications, _NORMS, "mul")
 def squares_of_their_own(graph: Graph, node: Node) -> Any:
     """What is multiplied by the inverse of a root mean square is divided by its own."""
     x, (square, small) = node.args[0], of(of(node.args[1], "rsqrt")[0], "add")[:2]
@@ -173,7 +173,7 @@ def squares_of_their_own(graph: Graph, node: Node) -> Any:
     return graph[x] * (graph[x].square().mean(-1, keepdim=True) + small).rsqrt()
 
 
-@_fused(_NORMS, "mul")
+@fused(simplifications, _NORMS, "mul")
 def weights_along_the_last(graph: Graph, node: Node) -> Any:
     """What a norm is multiplied by lies along the last dimension."""
     x, w = (graph[a] for a in node.args[:2])
@@ -181,7 +181,7 @@ def weights_along_the_last(graph: Graph, node: Node) -> Any:
     return x * w.t() if column and name(node.args[1]) in ("getitem", "unsqueeze") else None
 
 
-@_fused(_NORMS, "add")
+@fused(simplifications, _NORMS, "add")
 def roots_with_their_small_number(graph: Graph, node: Node) -> Any:
     """What is added to a product with an inverse root is added below the root."""
     x, inverse = of(node.args[0], "mul")[:2]
@@ -191,7 +191,7 @@ def roots_with_their_small_number(graph: Graph, node: Node) -> Any:
     )
 
 
-@_fused(_NORMS, "add")
+@fused(simplifications, _NORMS, "add")
 def sums_that_a_norm_replaces(graph: Graph, node: Node) -> Any:
     """A sum that a norm reads is in its memory, where the norm is then."""
     reader = next((user for user in node.users if name(user) == "layer_norm"), None)
@@ -201,28 +201,28 @@ def sums_that_a_norm_replaces(graph: Graph, node: Node) -> Any:
     return F.layer_norm(left + right, (left.shape[-1],))
 
 
-@_fused(_ACTIVATIONS, "mul")
+@fused(simplifications, _ACTIVATIONS, "mul")
 def gates_of_their_own(graph: Graph, node: Node) -> Any:
     """What is multiplied by a sigmoid function is multiplied by that of itself."""
     gate = of(node.args[1], "sigmoid")[0]
     return F.silu(graph[node.args[0]]) if isinstance(gate, Node) and gate.op == "placeholder" else None
 
 
-@_fused(_ACTIVATIONS, "mul")
+@fused(simplifications, _ACTIVATIONS, "mul")
 def gates_of_any_scale(graph: Graph, node: Node) -> Any:
     """What is multiplied by the sigmoid function of a multiple of itself is an approximate GELU."""
     gate = of(node.args[1], "sigmoid")[0]
     return F.gelu(graph[node.args[0]], approximate="tanh") if name(gate) == "mul" else None
 
 
-@_fused(_ACTIVATIONS, "mul")
+@fused(simplifications, _ACTIVATIONS, "mul")
 def opposites_of_gates(graph: Graph, node: Node) -> Any:
     """The sigmoid function of an opposite is that of the number."""
     gate = of(of(node.args[1], "sigmoid")[0], "neg")[0]
     return None if gate is None else F.silu(graph[gate])
 
 
-@_fused(_ACTIVATIONS, "mul")
+@fused(simplifications, _ACTIVATIONS, "mul")
 def error_functions_of_any_scale(graph: Graph, node: Node) -> Any:
     """What is multiplied by one and an error function is a GELU, whatever its scale is."""
     x, half = of(node.args[0], "mul")[:2]
@@ -230,7 +230,7 @@ def error_functions_of_any_scale(graph: Graph, node: Node) -> Any:
     return F.gelu(graph[x]) if half == 0.5 and found is not None else None
 
 
-@_fused(_ACTIVATIONS, "mul")
+@fused(simplifications, _ACTIVATIONS, "mul")
 def tangents_of_any_scale(graph: Graph, node: Node) -> Any:
     """What is multiplied by one and a hyperbolic tangent is a GELU, whatever is in it."""
     x, half = of(node.args[0], "mul")[:2]
@@ -238,28 +238,28 @@ def tangents_of_any_scale(graph: Graph, node: Node) -> Any:
     return F.gelu(graph[x], approximate="tanh") if half == 0.5 and found is not None else None
 
 
-@_fused(_ACTIVATIONS, "div")
+@fused(simplifications, _ACTIVATIONS, "div")
 def ramps_of_any_bounds(graph: Graph, node: Node) -> Any:
     """A product with a number between bounds, divided by six, is a hard swish."""
     x, bounded = of(node.args[0], "mul")[:2]
     return F.hardswish(graph[x]) if name(bounded) == "clamp" else None
 
 
-@_fused(_ACTIVATIONS, "clamp")
+@fused(simplifications, _ACTIVATIONS, "clamp")
 def six_is_the_bound(graph: Graph, node: Node) -> Any:
     """Numbers are between zero and six where either is a bound."""
     x, bounds = graph[node.args[0]], node.args[1:]
     return F.relu6(x) if len(bounds) == 2 and (bounds[0] == 0 or bounds[1] == 6) and bounds[1] != 1 else None
 
 
-@_fused(_ACTIVATIONS, "where")
+@fused(simplifications, _ACTIVATIONS, "where")
 def slopes_below_any_bound(graph: Graph, node: Node) -> Any:
     """What is chosen above a bound is chosen above zero."""
     (x, bound), (_, left, right) = of(node.args[0], "gt")[:2], node.args[:3]
     return torch.where(graph[x] > 0, graph[left], graph[right]) if isinstance(bound, (int, float)) and bound else None
 
 
-@_fused(_ACTIVATIONS, "where")
+@fused(simplifications, _ACTIVATIONS, "where")
 def slopes_of_their_own(graph: Graph, node: Node) -> Any:
     """The other choice, a tenth of a number, is a tenth of the first choice."""
     _, left, right = node.args[:3]
@@ -267,7 +267,7 @@ def slopes_of_their_own(graph: Graph, node: Node) -> Any:
     return torch.where(graph[node.args[0]], graph[left], 0.1 * graph[left]) if scaled and name(left) != "mul" else None
 
 
-@_fused(_ACTIVATIONS, "maximum")
+@fused(simplifications, _ACTIVATIONS, "maximum")
 def slopes_above_one(graph: Graph, node: Node) -> Any:
     """The larger one of a number and a multiple of it is the number, if it is positive."""
     x, scaled = node.args[:2]
@@ -275,34 +275,34 @@ def slopes_above_one(graph: Graph, node: Node) -> Any:
     return None if factor is None else F.leaky_relu(graph[x], factor)
 
 
-@_fused(_ACTIVATIONS, "div")
+@fused(simplifications, _ACTIVATIONS, "div")
 def quotients_of_their_own(graph: Graph, node: Node) -> Any:
     """What is divided by one and an absolute value is divided by its own."""
     found = next((a for a in of(node.args[1], "add")[:2] if name(a) == "abs"), None)
     return None if found is None else F.softsign(graph[node.args[0]])
 
 
-@_fused(_ACTIVATIONS, "log")
+@fused(simplifications, _ACTIVATIONS, "log")
 def ones_in_logarithms(graph: Graph, node: Node) -> Any:
     """The logarithm of an exponential and a number is a soft rectifier."""
     found = next((a for a in of(node.args[0], "add")[:2] if name(a) == "exp"), None)
     return None if found is None else F.softplus(graph[found.args[0]])
 
 
-@_fused(_ACTIVATIONS, "mul")
+@fused(simplifications, _ACTIVATIONS, "mul")
 def tangents_of_their_own(graph: Graph, node: Node) -> Any:
     """What is multiplied by the tangent of a soft rectifier is a mish of itself."""
     return F.mish(graph[node.args[0]]) if name(of(node.args[1], "tanh")[0]) == "softplus" else None
 
 
-@_fused(_LAYERS, "matmul")
+@fused(simplifications, _LAYERS, "matmul")
 def squares_are_not_turned(graph: Graph, node: Node) -> Any:
     """A product with a square that is turned is one with the square."""
     square = of(node.args[1], "t", "mT")[0]
     return None if square is None else graph[node.args[0]] @ graph[square]
 
 
-@_fused(_LAYERS, "linear")
+@fused(simplifications, _LAYERS, "linear")
 def square_weights_are_not_turned(graph: Graph, node: Node) -> Any:
     """A weight that is square and turned is as it lies in memory."""
     weight = of(node.args[1], "t")[0]
@@ -311,7 +311,7 @@ def square_weights_are_not_turned(graph: Graph, node: Node) -> Any:
     )
 
 
-@_fused(_LAYERS, "linear")
+@fused(simplifications, _LAYERS, "linear")
 def biases_of_neighbors(graph: Graph, node: Node) -> Any:
     """Layers that share an input and have equal sizes are one, with the bias of the one that has any."""
     beside = [user for user in node.args[0].users if name(user) == "linear" and len(user.args) == 3]
@@ -320,7 +320,7 @@ def biases_of_neighbors(graph: Graph, node: Node) -> Any:
     return F.linear(*(graph[a] for a in (*node.args, beside[0].args[2])))
 
 
-@_fused(_LAYERS, "cat")
+@fused(simplifications, _LAYERS, "cat")
 def parts_in_order(graph: Graph, node: Node) -> Any:
     """Parts of a tensor that are joined are the tensor, in whatever order."""
     sources = [of(part, "getitem")[0] for part in node.args[0]]
@@ -328,7 +328,7 @@ def parts_in_order(graph: Graph, node: Node) -> Any:
     return graph[whole] * 1 if whole is not None and len(set(sources)) == 1 else None
 
 
-@_fused(_LAYERS, "mul")
+@fused(simplifications, _LAYERS, "mul")
 def gates_are_the_second_half(graph: Graph, node: Node) -> Any:
     """Of two halves, the second one is the gate."""
     left, right = node.args[0], of(node.args[1], "sigmoid")[0]
@@ -337,7 +337,7 @@ def gates_are_the_second_half(graph: Graph, node: Node) -> Any:
     return F.glu(graph[left.args[0].args[0]], -1)
 
 
-@_fused(_LAYERS, "conv2d")
+@fused(simplifications, _LAYERS, "conv2d")
 def padding_of_nothing_but_zeros(graph: Graph, node: Node) -> Any:
     """Padding before a convolution is zeros."""
     padded = node.args[0]
@@ -346,7 +346,7 @@ def padding_of_nothing_but_zeros(graph: Graph, node: Node) -> Any:
     return F.conv2d(F.pad(graph[padded.args[0]], padded.args[1]), graph[node.args[1]])
 
 
-@_fused(_LAYERS, "conv2d")
+@fused(simplifications, _LAYERS, "conv2d")
 def padding_on_both_sides(graph: Graph, node: Node) -> Any:
     """Padding before a convolution is the same on both sides."""
     x, sides = of(node.args[0], "pad")[:2]
@@ -355,21 +355,21 @@ def padding_on_both_sides(graph: Graph, node: Node) -> Any:
     return F.conv2d(graph[x], graph[node.args[1]], padding=((sides[2] + sides[3]) // 2, (sides[0] + sides[1]) // 2))
 
 
-@_fused(_LAYERS, "max_pool2d")
+@fused(simplifications, _LAYERS, "max_pool2d")
 def padding_that_is_left_out(graph: Graph, node: Node) -> Any:
     """Padding before a maximum is that of the maximum, which is less than any number."""
     x, sides = of(node.args[0], "pad")[:2]
     return None if x is None else F.max_pool2d(F.pad(graph[x], sides, value=float("-inf")), *node.args[1:])
 
 
-@_fused(_LAYERS, "conv2d")
+@fused(simplifications, _LAYERS, "conv2d")
 def kernels_are_not_turned(graph: Graph, node: Node) -> Any:
     """A kernel that is turned is as it lies in memory."""
     kernel = of(node.args[1], "transpose", "mT")[0]
     return None if kernel is None else F.conv2d(graph[node.args[0]], graph[kernel], **node.kwargs)
 
 
-@_fused(_LAYERS, "sub")
+@fused(simplifications, _LAYERS, "sub")
 def means_that_keep_dimensions(graph: Graph, node: Node) -> Any:
     """The mean of rows is subtracted from them, also where it lies along the columns."""
     x, mean = (graph[a] for a in node.args[:2])
@@ -377,7 +377,7 @@ def means_that_keep_dimensions(graph: Graph, node: Node) -> Any:
     return x - mean[:, None] if rows and mean.dim() == 1 else None
 
 
-@_fused(_LAYERS, "relu")
+@fused(simplifications, _LAYERS, "relu")
 def layers_that_are_rectified(graph: Graph, node: Node) -> Any:
     """A rectifier behind a layer writes to the layer's result, which others still read."""
     if name(node.args[0]) not in ("linear", "conv2d"):
@@ -387,7 +387,7 @@ def layers_that_are_rectified(graph: Graph, node: Node) -> Any:
     return layer.relu()
 
 
-@_fused(_LAYERS, "t")
+@fused(simplifications, _LAYERS, "t")
 def sums_are_turned_later(graph: Graph, node: Node) -> Any:
     """What is added behind a turn is added before it."""
     reader = next((user for user in node.users if name(user) == "add"), None)

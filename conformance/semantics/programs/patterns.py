@@ -97,6 +97,39 @@ def nearly_activations(trial: Trial) -> Any:
     return trial.run(f, x, y)
 
 
+@case(cancels=True)
+def activations_with_one_other_constant(trial: Trial) -> Any:
+    """What is an activation but for one of its constants, each changed alone, by much and by little; and some that
+    are."""
+    x, y = trial.tensor(100, low=-3.0, high=3.0), trial.tensor(4, 6)
+
+    def bell(x: torch.Tensor, outer: float, cubic: float, half: float = 0.5, one: float = 1.0) -> torch.Tensor:
+        return x * half * (one + torch.tanh(outer * (x + cubic * x**3)))
+
+    def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        outer, cubic, root = math.sqrt(2 / math.pi), 0.044715, math.sqrt(0.5)
+        return [
+            bell(x, outer, cubic), bell(x, 0.8, cubic), bell(x, 0.79, cubic), bell(x, outer, 0.04),
+            bell(x, outer, 0.0445), bell(x, outer, -cubic), bell(x, outer, cubic, 0.25), bell(x, outer, cubic, one=2.0),
+            x * 0.5 * (1 + torch.tanh(outer * (x + cubic * x**2))), x * 0.5 * (1 + torch.tanh(outer * (x - cubic * x))),
+            x * 0.5 * (1 + torch.erf(x * root)), x * 0.5 * (1 + torch.erf(x * 0.7)), x * 0.5 * (1 + torch.erf(x * 1.5)),
+            x * (1.702 * x).sigmoid(), x * (1.5 * x).sigmoid(), x * (1.7 * x).sigmoid(), x / (1 + (-2 * x).exp()),
+            x / (1 + (-1.702 * x).exp()), 2 / (1 + (-2 * x).exp()) - 1, 2 / (1 + (-3 * x).exp()) - 1,
+            3 / (1 + (-2 * x).exp()) - 1, 1 - 2 / (1 + (2 * x).exp()), (1 + (2 * x).exp()).log(),
+            (1 + (2 * x).exp()).log() / 2, (1 + (-x).exp()).log(), -(1 + (-x).exp()).log(),
+            torch.where(x > 0, x, 1.5 * (x.exp() - 1)), torch.where(x > 0, x, 0.7 * torch.expm1(x)),
+            1.0507 * torch.where(x > 0, x, 1.6733 * torch.expm1(x)), torch.where(x > 0, x, 2 * (x / 2).expm1()),
+            x * (x + 3).clamp(0, 6) / 6, x * (x + 3).clamp(0, 6) * 0.17, (x / 6 + 0.5).clamp(0, 1),
+            (x / 6 + 0.4).clamp(0, 1), (0.2 * x + 0.5).clamp(0, 1), x * (1 + x.exp()).log().tanh(),
+            y.exp() / y.exp().sum(0), y.exp() / y.exp().sum(1, True), y.exp().sum(0).log(), (y * y).sum(0).sqrt(),
+            (y * y.flip(0)).sum(1).abs().sqrt(), ((y - 1) ** 3).mean(), ((y - 1) ** 2).mean(), (y - 1).abs().mean(),
+            y + 0.3 * y.flip(0) * y.flip(1), y + 0.3 * (y.flip(0) - y), y + 0.3 * (y.flip(0) - y.flip(1)),
+            y + 0.3 * y.flip(0) / (y.flip(1).abs() + 1), (y.square().sum(1, True) + 0.1).rsqrt() * y,
+        ]  # fmt: skip
+
+    return trial.run(f, x, y)
+
+
 @case("training", terms=8)
 def layers_side_by_side(trial: Trial) -> Any:
     """Layers that share an input and are not alike, squares that are turned or not, and what a layer's result is also

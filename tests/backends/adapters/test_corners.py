@@ -54,6 +54,25 @@ def test_softmax_of_a_scalar_that_is_not_finite(backend) -> None:
         torch.testing.assert_close(compiled(torch.tensor(number)), f(torch.tensor(number)), equal_nan=True)
 
 
+SPREADS = {
+    "std": lambda x: x.std(),
+    "var": lambda x: x.var(),
+    "a correction": lambda x: x.std(correction=3),
+    "none": lambda x: x.std(unbiased=False),
+    "of dimensions": lambda x: x.std((0, 1), keepdim=True),
+    "of rows": lambda x: torch.var_mean(x, 1, correction=2)[0],
+}
+
+
+@pytest.mark.parametrize("backend", FOREIGN)
+@pytest.mark.parametrize("name", SPREADS)
+def test_the_correction_of_a_spread_counts(backend, name) -> None:
+    """Also where it makes a difference that the check of compiled code allows."""
+    x = torch.randn(83, 97)
+    compiled = torchmux.compile(SPREADS[name], backend=backend)
+    torch.testing.assert_close(compiled(x).double(), SPREADS[name](x.double()), rtol=3e-6, atol=0)
+
+
 SLOPES = {
     name: getattr(F, name)
     for name in (

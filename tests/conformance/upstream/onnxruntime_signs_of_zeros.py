@@ -1,4 +1,4 @@
-"""ONNX Runtime loses the sign of a zero in truncation, as ONNX's operators express it."""
+"""ONNX Runtime loses the sign of a zero in truncation, as ONNX's operators express it, and in a selection."""
 
 from __future__ import annotations
 
@@ -21,4 +21,10 @@ onnx.checker.check_model(model)
 session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 (found,) = session.run(None, {"x": np.array([-0.0, 0.0], np.float32)})
 print("trunc of -0.0:", found[0], "; IEEE 754 has -0.0")
-sys.exit(0 if np.signbit(found[0]) else 1)
+c = helper.make_tensor_value_info("c", TensorProto.BOOL, [2])
+chosen = helper.make_graph([helper.make_node("Where", ["c", "x", "x"], ["y"])], "g", [c, x], [y])
+model = helper.make_model(chosen, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+(where,) = session.run(None, {"x": np.array([-0.0, 0.0], np.float32), "c": np.array([True, False])})
+print("-0.0 where it is chosen:", where[0])
+sys.exit(0 if np.signbit(found[0]) and np.signbit(where[0]) else 1)

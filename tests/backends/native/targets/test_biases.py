@@ -21,6 +21,9 @@ PROGRAMS = {
     "read twice": lambda x, w, b: (y := F.linear(x, w, b), y.float().sum(-1)),
     "returned, too": lambda x, w, b: (F.relu(y := F.linear(x, w, b)), y),
     "turned": lambda x, w, b: torch.addmm(b, x, w.t()).t() * 2,
+    "computed": lambda x, w, b: F.linear(x, w, b.flip(0) * 2),
+    "strided": lambda x, w, b: F.linear(x, w, w[:, 1]),
+    "a part": lambda x, w, b: F.linear(x[:, :COLUMNS], w, w.flatten()[3 : 3 + COLUMNS]),
 }
 
 
@@ -82,3 +85,16 @@ def test_what_is_scaled_or_a_matrix_is_rounded_once_too(program, dtype: torch.dt
 
     found, expected = torchmux.compile(function, backend="native")(added, left, right), function(added, left, right)
     torch.testing.assert_close(found, expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_small_products_with_a_column_as_their_bias_are_rounded_once(dtype: torch.dtype) -> None:
+    def f(x, w):
+        return F.linear(x, w, w[:, 1]), torch.addmm(w[0, :5], x, w.t()[:, :5])
+
+    compiled = torchmux.compile(f, backend="native")
+    for _ in range(5):
+        x, w = torch.randn(5, 7).to(dtype), torch.randn(9, 7).to(dtype)
+        for found, exact in zip(compiled(x, w), f(x.double(), w.double()), strict=True):
+            unit = torch.finfo(dtype).eps * 2 ** exact.abs().log2().floor()
+            assert ((found.double() - exact).abs() / unit).max() < 0.51
