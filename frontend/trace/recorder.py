@@ -171,10 +171,10 @@ class GraphRecorder(SymbolicNumbers):
         inputs = (node.meta for node, _ in self.inputs if node is not passed_over)
         return any(_FIRST_VERSION in m and _version(m["example_value"]) != m[_FIRST_VERSION] for m in inputs)
 
-    def shares_memory_with_input(self, value: TensorValue) -> bool:
+    def shares_memory_with_input(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is an input of the graph, or shows memory of one."""
         inputs = (node.meta["example_value"] for node, _ in self.inputs)
-        return any(isinstance(each, torch.Tensor) and on_one_storage(each, value.example) for each in inputs)
+        return any(isinstance(each, torch.Tensor) and on_one_storage(each, tensor) for each in inputs)
 
     # --- operators -------------------------------------------------------------------------------------------------
 

@@ -152,7 +152,7 @@ class Recording(Protocol):
     def writes_inputs(self, except_for: Any = None) -> bool:
         """Whether the graph writes to any of its inputs, or to any but one."""
 
-    def shares_memory_with_input(self, value: Any) -> bool:
+    def shares_memory_with_input(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is an input of the graph, or shows memory of one."""
 
     def numpy_argument(self, number: Any) -> Any:
