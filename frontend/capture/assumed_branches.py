@@ -112,8 +112,7 @@ _WRITING = frozenset({operator.setitem, operator.delitem}) | {
 
 def _written(node: Any) -> list[Any]:
     """The nodes whose tensors an operator writes to."""
-    out = node.kwargs.get("out")
-    written = list(out) if isinstance(out, (tuple, list)) else [out]
+    written = [node.kwargs.get("out")]
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     in_place = name.endswith("_") != name.endswith("__") or name == "__setitem__"
     in_place = in_place or (name.startswith("__i") and name.endswith("__"))
@@ -121,7 +120,19 @@ def _written(node: Any) -> list[Any]:
         written.append(node.args[0] if node.args else node.kwargs.get("input"))
     if node.target in _NORMALIZERS:
         written += _running_statistics(node)
-    return [each for each in written if isinstance(each, torch.fx.Node)]
+    for overload in ti.overloads(getattr(torch.ops.aten, name, None)):
+        written += _declared_writes(node, ti.operator_schema(overload))
+    return [each for each in ti.pytree.tree_leaves(written) if isinstance(each, torch.fx.Node)]
+
+
+def _declared_writes(node: Any, schema: Any) -> list[Any]:
+    """What the schema of an operator says it writes to: lists of tensors, and more than the first argument."""
+    found = []
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            is_positional = not argument.kwarg_only and place < len(node.args)
+            found.append(node.args[place] if is_positional else node.kwargs.get(argument.name))
+    return found
 
 
 # --- what runs -------------------------------------------------------------------------------------------------------
