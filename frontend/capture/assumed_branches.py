@@ -128,10 +128,10 @@ def _written(node: Any) -> list[Any]:
 def _declared_writes(node: Any, schema: Any) -> list[Any]:
     """What the schema of an operator says it writes to: lists of tensors, and more than the first argument."""
     found = []
-    for place, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            is_positional = not argument.kwarg_only and place < len(node.args)
-            found.append(node.args[place] if is_positional else node.kwargs.get(argument.name))
+    for place, declared in enumerate(schema.arguments):
+        if declared.alias_info is not None and declared.alias_info.is_write:
+            is_positional = not declared.kwarg_only and place < len(node.args)
+            found.append(node.args[place] if is_positional else node.kwargs.get(declared.name))
     return found
 
 
