@@ -120,6 +120,8 @@ def _written(node: Any) -> list[Any]:
         written.append(node.args[0] if node.args else node.kwargs.get("input"))
     if node.target in _NORMALIZERS:
         written += _running_statistics(node)
+    if name == "native_batch_norm":  # whose schema does not say either
+        written += node.args[3:5]
     for overload in ti.overloads(getattr(torch.ops.aten, name, None)):
         written += _declared_writes(node, ti.operator_schema(overload))
     return [each for each in ti.pytree.tree_leaves(written) if isinstance(each, torch.fx.Node)]

@@ -186,6 +186,12 @@ def inplace_function(x):
     return y
 
 
+def writes_statistics_itself(x):
+    y = torch.native_batch_norm(x.expand(2, 3) * 2, None, None, x, torch.ones(3), True, 0.1, 1e-5)[0]
+    assert x.sum() > 0
+    return y
+
+
 def writes_to_a_list(x):
     torch._foreach_mul_([x, x[:1]], 2.0)
     assert x.sum() > 0
@@ -208,6 +214,7 @@ def writes_a_state(x):
 
 
 WRITING = (
+    writes_statistics_itself,
     writes_to_a_list,
     writes_to_a_later_argument,
     writes_a_state,
