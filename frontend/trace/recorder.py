@@ -35,7 +35,7 @@ from ..values.overrides import overridden_method
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
 from .defaults import Defaults
 from .desugar import desugared
-from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
+from .overlap import meets_itself, on_one_storage, overlaps_in_part, overlaps_itself
 from .subclasses import RefusesDraws, made_by_operator, refuse_writes
 from .tracer import OpenRegion
 from .with_numbers import stacked, with_numbers
@@ -226,7 +226,10 @@ class GraphRecorder(SymbolicNumbers):
         if self.whole_subclasses:
             refuse_writes(self, _operator_name(target))
         name = _operator_name(target)
-        if name.startswith("_foreach_") and name.endswith("_"):  # fake tensors do not count these writes
+        if name.startswith("_foreach_") and name.endswith("_"):
+            if meets_itself(*fake_args, *fake_kwargs.values()):
+                raise GraphBreak(breaks.OPERATION, f"{name} of tensors that share memory, one of which it writes to")
+            # fake tensors do not count these writes
             torch.autograd.graph.increment_version([t for t in fake_args[0] if not t.is_inference()])
         if self._numpy_numbers:
             self._check_numpy_numbers(kind, target, args, kwargs, result)
@@ -257,6 +260,7 @@ class GraphRecorder(SymbolicNumbers):
         made = self.wrap_result(result, node)
         if self.frame is not None and self.frame.in_try:
             self.tried.append(made)
+            self.catches = self.catches or self.frame.may_catch
         return made
 
     def _writes(self, kind: str, target: Any, args: list, kwargs: dict) -> bool:
