@@ -329,7 +329,7 @@ class _Application:
             value = self.args[place]
             if place < 0 or in_list or in_transform(self.tr) or not any(value is each for each in outputs):
                 raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__} marks what it does not return as dirty")
-            if self.tr.shares_memory_with_input(value.example):
+            if self.tr.shares_memory_with_input(value.example):  # type: ignore[attr-defined]
                 raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__} changes an input of the graph")
         return found
 

@@ -260,7 +260,8 @@ class GraphRecorder(SymbolicNumbers):
         made = self.wrap_result(result, node)
         if self.frame is not None and self.frame.in_try:
             self.tried.append(made)
-            self.catches = self.catches or self.frame.may_catch
+            if self.frame.may_catch:
+                self.catches = True
         return made
 
     def _writes(self, kind: str, target: Any, args: list, kwargs: dict) -> bool:
