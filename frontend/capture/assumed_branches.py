@@ -26,6 +26,7 @@ from ..bytecode import parameters
 from ..guards.kinds.frames import BranchesAsExpected
 from ..guards.sources import Cell, Const, Local
 from ..handlers import classify
+from ..trace.overlap import overlaps_itself
 from .random_operators import argument, may_draw
 from .tracebacks import starts_again
 
@@ -54,6 +55,13 @@ def leaves_no_trace(tr: Tracer) -> bool:
 
     The small module buffers to restore, such as those of batch norms, are in ``tr.put_back``, in input order.
     """
+    if not only_writes(tr):
+        return False
+    return all(node in tr.static_inputs and _is_small_buffer(node.meta["example_value"]) for node in tr.put_back)
+
+
+def only_writes(tr: Tracer) -> bool:
+    """Whether the recorded graph has no effect but writes to inputs: these are in ``tr.put_back``, in their order."""
     inputs = {node: node.meta["example_value"] for node, _ in tr.inputs}
     found: set[Any] = set()
     for node in tr.main.nodes:
@@ -71,7 +79,22 @@ def leaves_no_trace(tr: Tracer) -> bool:
                 return False
             found.update(each for each, x in inputs.items() if _is_part_of(tensor, x))
     tr.put_back = [node for node in inputs if node in found]
-    return all(node in tr.static_inputs and _is_small_buffer(inputs[node]) for node in tr.put_back)
+    return True
+
+
+def is_small(tr: Tracer, nodes: list[Any]) -> bool:
+    """Whether the contents of these inputs may be kept in each call, and can be put back."""
+    tensors = [tr.real_inputs[node] for node in nodes]
+    if not all(type(each) in (torch.Tensor, torch.nn.Parameter) and not each.is_inference() for each in tensors):
+        return False
+    if any(map(overlaps_itself, tensors)) or any(_is_computed(node.meta["example_value"]) for node in nodes):
+        return False
+    return sum(each.numel() for each in tensors) <= _SMALL
+
+
+def _is_computed(example: torch.Tensor) -> bool:
+    """Whether autograd has recorded how a tensor came about, or how a graph changed it."""
+    return example.requires_grad and not example.is_leaf
 
 
 def _is_small_buffer(tensor: torch.Tensor) -> bool:
@@ -112,8 +135,7 @@ _WRITING = frozenset({operator.setitem, operator.delitem}) | {
 
 def _written(node: Any) -> list[Any]:
     """The nodes whose tensors an operator writes to."""
-    out = node.kwargs.get("out")
-    written = list(out) if isinstance(out, (tuple, list)) else [out]
+    written = [node.kwargs.get("out")]
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     in_place = name.endswith("_") != name.endswith("__") or name == "__setitem__"
     in_place = in_place or (name.startswith("__i") and name.endswith("__"))
@@ -121,7 +143,21 @@ def _written(node: Any) -> list[Any]:
         written.append(node.args[0] if node.args else node.kwargs.get("input"))
     if node.target in _NORMALIZERS:
         written += _running_statistics(node)
-    return [each for each in written if isinstance(each, torch.fx.Node)]
+    if name == "native_batch_norm":  # whose schema does not say either
+        written += node.args[3:5]
+    for overload in ti.overloads(getattr(torch.ops.aten, name, None)):
+        written += _declared_writes(node, ti.operator_schema(overload))
+    return [each for each in ti.pytree.tree_leaves(written) if isinstance(each, torch.fx.Node)]
+
+
+def _declared_writes(node: Any, schema: Any) -> list[Any]:
+    """What the schema of an operator says it writes to: lists of tensors, and more than the first argument."""
+    found = []
+    for place, declared in enumerate(schema.arguments):
+        if declared.alias_info is not None and declared.alias_info.is_write:
+            is_positional = not declared.kwarg_only and place < len(node.args)
+            found.append(node.args[place] if is_positional else node.kwargs.get(declared.name))
+    return found
 
 
 # --- what runs -------------------------------------------------------------------------------------------------------
@@ -141,7 +177,7 @@ class Rerun:
         self.holds = True
         self._returned = 0
 
-    def __call__(self, before: _Before, error: Exception | None, arguments: tuple, cells: tuple) -> Any:
+    def __call__(self, before: Before, error: Exception | None, arguments: tuple, cells: tuple) -> Any:
         before.restore()
         code = self.code
         logs.emit("graph_breaks", f"{code.co_qualname} runs in eager", "the call took a branch that only raises")
@@ -164,7 +200,7 @@ class Rerun:
 starts_again(Rerun.__call__)
 
 
-class _Before:
+class Before:
     """The state that a graph may change besides its results, before it runs."""
 
     def __init__(self, is_random: bool, *written: torch.Tensor) -> None:
@@ -226,7 +262,7 @@ class Check:
         if not self.ends:
             result = f"True, {result}"
         return [
-            f"before = {out.names.const(_Before)}({', '.join([str(self.is_random), *written])})",
+            f"before = {out.names.const(Before)}({', '.join([str(self.is_random), *written])})",
             "failure = None",
             "try:",
             f"    {call}",

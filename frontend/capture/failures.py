@@ -5,7 +5,8 @@ If an operator raises, for values that it refuses, the call starts again in eage
 effects come in their order.  That is so only for an error of the program's own, which the graph raises uncompiled as
 well; a compiler's error leaves the call.
 
-What the call has done until then must not show: a graph that writes to its inputs does not start again.
+What the call has done until then must not show.  A graph that writes to its inputs starts again only where the program
+itself catches errors of its operators, and if the inputs are small: their contents are kept in each call.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .. import logs
 from ..bytecode import parameters
 from ..guards.sources import Cell, Local
 from ..values.tensors import TensorValue
-from .assumed_branches import arguments_in_order, leaves_no_trace
+from .assumed_branches import Before, arguments_in_order, is_small, only_writes
 from .random_operators import may_draw
 from .tracebacks import starts_again
 
@@ -35,7 +36,7 @@ def would_show(tr: Tracer) -> bool:
     """Whether it shows if the recorded graph fails, and starting again hides it."""
     if not (tr.tried or tr.effects) or tr.expectations or tr.draws or tr.calls_first:
         return False
-    return leaves_no_trace(tr) and not tr.put_back
+    return only_writes(tr) and (not tr.put_back or (tr.catches and is_small(tr, tr.put_back)))
 
 
 def keep_tried(tr: Tracer, out: FrameWriter) -> None:
@@ -64,15 +65,18 @@ class FailureCheck:
         """``call`` runs the graph on ``inputs``, a tuple, and stores its results."""
         arguments, cells = ("".join(f"{name}, " for name in names) for names in (self.arguments, self.cells))
         eagerly = out.names.const(self.eagerly)
+        written = [out.load(source) for node, source in out.tr.inputs if node in out.tr.put_back]
+        kept = f"{out.names.const(Before)}(False, {', '.join(written)})" if written else "None"
         state = f"state = {out.names.const(torch.default_generator.get_state)}()" if self.is_random else "state = None"
         result = f"{eagerly}(({arguments}), ({cells}))"
         return [
             state,
+            f"kept = {kept}",
             "failed = False",
             "try:",
             f"    {call}",
             "except Exception as error:",
-            f"    if not {eagerly}.raises_too(error, state, {inputs}):",
+            f"    if not {eagerly}.raises_too(error, state, kept, {inputs}):",
             "        raise",
             "    failed = True",
             "if failed:",
@@ -88,13 +92,16 @@ class Eagerly:
         self.namespace = namespace
         self.plain: Callable[[tuple], Any] | None = None
 
-    def raises_too(self, error: Exception, state: torch.Tensor | None, inputs: tuple) -> bool:
-        """Whether the program itself raises such an error, as the graph uncompiled; ``state`` is put back.
+    def raises_too(self, error: Exception, state: torch.Tensor | None, kept: Before | None, inputs: tuple) -> bool:
+        """Whether the program itself raises such an error, as the graph uncompiled.
 
-        That is the random state ahead of the graph, or None if the graph draws nothing.
+        ``state`` and ``kept`` are put back: the random state ahead of the graph, and the inputs that it writes to, or
+        None if there are none.
         """
         if isinstance(error, TorchmuxError) or self.plain is None:
             return False
+        if kept is not None:
+            kept.restore()
         previous = ti.set_eval_frame(None)
         try:
             if state is not None:
@@ -108,6 +115,8 @@ class Eagerly:
             ti.set_eval_frame(previous)
             if state is not None:
                 torch.default_generator.set_state(state)
+            if kept is not None:
+                kept.restore()
 
     def __call__(self, arguments: tuple, cells: tuple) -> Any:
         code = self.code

@@ -274,7 +274,8 @@ class _Application:
             backward_graph = backward.close([v.arg(tr) for v in gradients if not _is_none(v)])
             carried = list(backward.captures)
         left = [value for value in forward.left_behind() if not any(value is other for other in computed)]
-        written = _nodes([self.args[place] for place in dirty])
+        returned = _nodes([self.args[place] for place in dirty])
+        written = [*returned, *self._unmarked_writes(forward)]
         forward_graph = forward.close([*(value.arg(tr) for value in (*computed, *left)), *carried], written=written)
         places = itertools.count()
         layout = Layout(
@@ -282,7 +283,7 @@ class _Application:
             outputs=len(computed) + len(left),
             graded=tuple(i for i, value in enumerate(computed) if self._has_gradient(value)),
             constant=_constant([*computed, *left], [*(computed if in_list else self.ctx.constant), *left]),
-            dirty=tuple(map(_nodes(self.args).index, written)),
+            dirty=tuple(map(_nodes(self.args).index, returned)),
             saved=tuple(i for i, node in enumerate(carried) if node in _nodes(self.ctx.saved)),
             gradients=tuple(-1 if _is_none(value) else next(places) for value in gradients),
             materialize=self.ctx.materialize,
@@ -328,9 +329,19 @@ class _Application:
             value = self.args[place]
             if place < 0 or in_list or in_transform(self.tr) or not any(value is each for each in outputs):
                 raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__} marks what it does not return as dirty")
-            if self.tr.shares_memory_with_input(value):
+            if self.tr.shares_memory_with_input(value.example):  # type: ignore[attr-defined]
                 raise GraphBreak(breaks.REGION, f"{self.cls.__qualname__} changes an input of the graph")
         return found
+
+    def _unmarked_writes(self, forward: Region) -> list[Node]:
+        """What forward changes without a mark: autograd only counts such writes, in the graph as in eager.
+
+        A compiler repeats those to inputs of the graph behind it, where they are no longer a part of the function.
+        """
+        if in_transform(self.tr):
+            return []
+        changed = forward.changed_tensors()
+        return [node for node in changed if not self.tr.shares_memory_with_input(node.meta["example_value"])]
 
     def _result(self, forward: Region, value: Any, result: Value) -> Value:
         """What ``apply`` returns for an output of forward: the same object, unless it came from outside, unchanged."""

@@ -175,6 +175,10 @@ class Region:
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
+    def changed_tensors(self) -> list[Node]:
+        """The nodes of tensors from outside that the region has changed in place."""
+        return [node for node, (example, version) in self._versions.items() if version != _version(example)]
+
     def left_behind(self) -> list[Any]:
         """The tensors and symbolic numbers made here that objects from outside lead to now."""
         return self.made_in(*self._changed.values())
@@ -199,8 +203,8 @@ class Region:
         It returns ``outputs``, which may lie in graphs around it, as a flat tuple.  It may write to
         ``written`` from outside.
         """
-        for node, (example, version) in self._versions.items():
-            if node not in written and version != _version(example):
+        for node in self.changed_tensors():
+            if node not in written:
                 raise GraphBreak(breaks.REGION, f"{self.what} changes {node.name}, a tensor from outside it, in place")
         results = [self.lift(node) for node in outputs]
         order = list(self.captures) if captures is None else captures

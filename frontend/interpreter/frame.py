@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import TOO_DEEP, GraphBreak
@@ -117,12 +117,19 @@ class Frame:
     @property
     def in_try(self) -> bool:
         """Whether code of the program would run for an exception that is raised here, in this frame or a caller's."""
+        return any(map(_has_handler, self._of_the_program()))
+
+    @property
+    def may_catch(self) -> bool:
+        """Whether an except clause covers the current instruction, in this frame or a caller."""
+        return any(map(_has_except_clause, self._of_the_program()))
+
+    def _of_the_program(self) -> Iterator[ActiveFrame]:
         frame: ActiveFrame | None = self
         while frame is not None:
-            if not self.tr.in_polyfill(frame.code) and _has_handler(frame):
-                return True
+            if not self.tr.in_polyfill(frame.code):
+                yield frame
             frame = frame.parent
-        return False
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -244,5 +251,20 @@ def _has_handler(frame: ActiveFrame) -> bool:
         if ops[pc].name == "PUSH_EXC_INFO":  # others set the stack right, and raise the exception again
             leave = frame.stack[depth - 1] if 0 < depth <= len(frame.stack) else None
             if not isinstance(getattr(leave, "owner", None), ContextValue):
+                return True
+    return False
+
+
+def _has_except_clause(frame: ActiveFrame) -> bool:
+    """Whether a handler begins with the choice of an except clause, which neither ``finally`` nor ``with`` does."""
+    ops, pc = frame.program.ops, frame.at
+    while (handler := ops[pc].handler) is not None:
+        pc = at = handler[0]
+        if ops[at].name == "PUSH_EXC_INFO":
+            at += 1
+            is_bare = ops[at].name == "POP_TOP"
+            while ops[at].name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_ATTR", "BUILD_TUPLE"):
+                at += 1
+            if is_bare or ops[at].name == "CHECK_EXC_MATCH":
                 return True
     return False

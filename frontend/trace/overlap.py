@@ -71,6 +71,42 @@ def _place(tensor: torch.Tensor) -> tuple[int, int, tuple[Any, ...]] | None:
     return begin * width, (begin + expected) * width, strides
 
 
+def meets_itself(written: list, *others: Any) -> bool:
+    """Whether an element of a list that an operator writes to shows memory of another element of its arguments.
+
+    Eager goes from one element to the next, so it reads what it has just written; a compiler computes all of them
+    before it writes any.
+    """
+    places: dict[Any, list[tuple[Any, bool, torch.Tensor]]] = {}
+    for given in (written, *others):
+        for at, tensor in enumerate(given) if isinstance(given, (list, tuple)) else [(None, given)]:
+            if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
+                places.setdefault(tensor.untyped_storage()._cdata, []).append((at, given is written, tensor))
+    return any(
+        is_written and (at != other or (is_also_written and one is not another)) and _may_meet(tensor, beside)
+        for entries in places.values()
+        if len(entries) > 1
+        for one, (at, is_written, tensor) in enumerate(entries)
+        for another, (other, is_also_written, beside) in enumerate(entries)
+    )
+
+
+def _may_meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether what lies between the first and the last element of two tensors of one storage overlaps."""
+    first, second = _span(one), _span(other)
+    return first is None or second is None or (first[0] < second[1] and second[0] < first[1])
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int] | None:
+    sizes, strides = [_now(n) for n in tensor.shape], [_now(n) for n in tensor.stride()]
+    begin = _now(tensor.storage_offset())
+    if begin is None or None in sizes or None in strides:
+        return None
+    if 0 in sizes:
+        return begin, begin
+    return begin, begin + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
 def _now(number: Any) -> Any:
     """A size of this call; None if there is none yet."""
     return number if type(number) is int else number.node.hint

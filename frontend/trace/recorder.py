@@ -35,7 +35,7 @@ from ..values.overrides import overridden_method
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
 from .defaults import Defaults
 from .desugar import desugared
-from .overlap import on_one_storage, overlaps_in_part, overlaps_itself
+from .overlap import meets_itself, on_one_storage, overlaps_in_part, overlaps_itself
 from .subclasses import RefusesDraws, made_by_operator, refuse_writes
 from .tracer import OpenRegion
 from .with_numbers import stacked, with_numbers
@@ -171,10 +171,10 @@ class GraphRecorder(SymbolicNumbers):
         inputs = (node.meta for node, _ in self.inputs if node is not passed_over)
         return any(_FIRST_VERSION in m and _version(m["example_value"]) != m[_FIRST_VERSION] for m in inputs)
 
-    def shares_memory_with_input(self, value: TensorValue) -> bool:
+    def shares_memory_with_input(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is an input of the graph, or shows memory of one."""
         inputs = (node.meta["example_value"] for node, _ in self.inputs)
-        return any(isinstance(each, torch.Tensor) and on_one_storage(each, value.example) for each in inputs)
+        return any(isinstance(each, torch.Tensor) and on_one_storage(each, tensor) for each in inputs)
 
     # --- operators -------------------------------------------------------------------------------------------------
 
@@ -226,7 +226,10 @@ class GraphRecorder(SymbolicNumbers):
         if self.whole_subclasses:
             refuse_writes(self, _operator_name(target))
         name = _operator_name(target)
-        if name.startswith("_foreach_") and name.endswith("_"):  # fake tensors do not count these writes
+        if name.startswith("_foreach_") and name.endswith("_"):
+            if meets_itself(*fake_args, *fake_kwargs.values()):
+                raise GraphBreak(breaks.OPERATION, f"{name} of tensors that share memory, one of which it writes to")
+            # fake tensors do not count these writes
             torch.autograd.graph.increment_version([t for t in fake_args[0] if not t.is_inference()])
         if self._numpy_numbers:
             self._check_numpy_numbers(kind, target, args, kwargs, result)
@@ -257,6 +260,8 @@ class GraphRecorder(SymbolicNumbers):
         made = self.wrap_result(result, node)
         if self.frame is not None and self.frame.in_try:
             self.tried.append(made)
+            if self.frame.may_catch:
+                self.catches = True
         return made
 
     def _writes(self, kind: str, target: Any, args: list, kwargs: dict) -> bool:

@@ -115,6 +115,7 @@ class Trace(GraphRecorder, Reader, Operators):
         self.draws: list[Source] = []  # numbers of Python's generators, in order
         self.texts = 0  # how many texts with data in them were made, and are expected to be dropped
         self.put_back: list[Any] = []  # placeholders of what is restored where these do not hold
+        self.catches = False  # by an except clause
         self.tried: list[Any] = []  # results of operators whose exceptions the program itself may catch
         self.starts_again = False
         self.active_contexts: list[ContextValue] = []

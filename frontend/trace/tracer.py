@@ -61,6 +61,10 @@ class ActiveFrame(Protocol):
     def in_try(self) -> bool:
         """Whether code of the program would run for an exception that is raised here, here or in a caller."""
 
+    @property
+    def may_catch(self) -> bool:
+        """Whether an except clause covers what runs here, here or in a caller."""
+
     def resume(self, value: Value | None, error: Raised | None) -> tuple[bool, Value]:
         """Go on with a generator; whether it has ended, and what it returned or yielded."""
 
@@ -152,7 +156,7 @@ class Recording(Protocol):
     def writes_inputs(self, except_for: Any = None) -> bool:
         """Whether the graph writes to any of its inputs, or to any but one."""
 
-    def shares_memory_with_input(self, value: Any) -> bool:
+    def shares_memory_with_input(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is an input of the graph, or shows memory of one."""
 
     def numpy_argument(self, number: Any) -> Any:
@@ -434,6 +438,7 @@ class Running(Protocol):
     expectations: list[tuple[GraphValue, bool]]  # conditions, and what they were taken to be
     put_back: list[Node]  # inputs that are restored where an expectation does not hold
     tried: list[Value]  # results of operators whose exceptions the program itself may catch
+    catches: bool  # whether it does so by an except clause
     starts_again: bool  # whether the call runs in eager if the graph fails
     may_hook: bool  # whether hooks of tensors are part of the graph
     hooked: set[torch.fx.Node]  # tensors whose hooks are

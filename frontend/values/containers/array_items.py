@@ -39,7 +39,7 @@ def getitem(array: ArrayValue, tr: Tracer, key: Value) -> Value:
         raise array.not_understood(f"indexing {array.describe()} by other than numbers and slices")
     found = array.tensor.getitem(tr, key)
     assert isinstance(found, TensorValue)
-    numbers = sum(isinstance(p, ConstValue) and type(p.value) is int for p in parts)
+    numbers = sum(p.pytype() is int for p in parts)
     if numbers == array.tensor.example.dim() and numbers == len(parts):
         return arrays.number(tr, found)
     return arrays.ArrayValue(found)
@@ -115,11 +115,19 @@ def _is_of_integers(value: Value) -> bool:
 def _is_basic(part: Value) -> bool:
     """Whether an index selects a view, in torch as in NumPy."""
     if isinstance(part, SliceValue):
-        bounds = (part.start, part.stop, part.step)
-        if not all(isinstance(b, ConstValue) and type(b.value) in (int, type(None)) for b in bounds):
+        step = part.step
+        if not all(_is_number(bound) or _is_none(bound) for bound in (part.start, part.stop)):
             return False
-        return part.step.value is None or part.step.value > 0  # type: ignore[attr-defined]
-    return isinstance(part, ConstValue) and type(part.value) in (int, type(None), type(Ellipsis))
+        return _is_none(step) or (isinstance(step, ConstValue) and _is_number(step) and step.value > 0)
+    return _is_number(part) or (isinstance(part, ConstValue) and type(part.value) in (type(None), type(Ellipsis)))
+
+
+def _is_number(part: Value) -> bool:
+    return isinstance(part, ConstValue | SymValue) and part.pytype() is int
+
+
+def _is_none(part: Value) -> bool:
+    return isinstance(part, ConstValue) and part.value is None
 
 
 arrays.ArrayValue.getitem = getitem  # type: ignore[assignment]

@@ -186,7 +186,38 @@ def inplace_function(x):
     return y
 
 
+def writes_statistics_itself(x):
+    y = torch.native_batch_norm(x.expand(2, 3) * 2, None, None, x, torch.ones(3), True, 0.1, 1e-5)[0]
+    assert x.sum() > 0
+    return y
+
+
+def writes_to_a_list(x):
+    torch._foreach_mul_([x, x[:1]], 2.0)
+    assert x.sum() > 0
+    return x + 1
+
+
+def writes_to_a_later_argument(x):
+    torch._amp_foreach_non_finite_check_and_unscale_([x], found := x[0].clone(), torch.tensor(2.0))
+    assert x.sum() > 0
+    return found
+
+
+def writes_a_state(x):
+    torch._fused_sgd_(
+        [torch.zeros(3)], [torch.ones(3)], [x], weight_decay=0.0, momentum=0.5, lr=0.1, dampening=0.0, nesterov=False,
+        maximize=False, is_first_step=False,
+    )  # fmt: skip
+    assert x.sum() > 0
+    return x * 2
+
+
 WRITING = (
+    writes_statistics_itself,
+    writes_to_a_list,
+    writes_to_a_later_argument,
+    writes_a_state,
     writes_to_an_input,
     writes_to_a_part_of_an_input,
     writes_running_statistics,

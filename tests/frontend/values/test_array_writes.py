@@ -189,3 +189,24 @@ def test_a_constant_array_is_new_in_each_call():
         assert a.tolist() == [0, 1, 2] and b.tolist() == [1.5, 1.5] and c.tolist() == [1, 2, 3]
         a[:] = 9
         b[:] = 9
+
+
+def places_that_change(a, k):
+    a[k] = a[k - 1] + k
+    a[:k] += 1
+    return a[:k], a[k:], a[-k:], a[k - 1], a.reshape(2, 3)[:, :k][k % 2], torch.from_numpy(a)[k]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_places_that_change_are_known_to_the_graph(backend, dynamic):
+    compiled = torchmux.compile(places_that_change, backend=backend, dynamic=dynamic)
+    for k in (2, 3, 4, 5):
+        given, expected = np.arange(6.0), np.arange(6.0)
+        assert str(compiled(given, k)) == str(places_that_change(expected, k))
+        assert given.tolist() == expected.tolist()
+    report = torchmux.report(compiled)
+    assert not report.breaks
+    assert backend == "aot_eager" or len(report.graphs) < 4
+    with pytest.raises(IndexError, match="index 6 is out of bounds for axis 0 with size 6"):
+        compiled(np.arange(6.0), 6)

@@ -1,6 +1,6 @@
 """Functions of ``torch.jit.script``: the Python behind them is traced where TorchScript computes the same."""
 
-from typing import List  # noqa: UP035 - TorchScript knows this one
+from typing import List, Optional, Tuple  # noqa: UP035 - TorchScript knows these
 
 import pytest
 import torch
@@ -38,8 +38,44 @@ def test_scripted_functions_are_part_of_the_graph(backend):
         torch.testing.assert_close(compiled(torch.ones(2), times), program(torch.ones(2), times))
 
 
+@torch.jit.script
+def combined(
+    left: Tuple[torch.Tensor, torch.Tensor],  # noqa: UP006
+    right: List[torch.Tensor],  # noqa: UP006
+    times: Optional[List[int]] = None,  # noqa: UP006, UP045
+    mode: str = "sum",
+):
+    first, second = left
+    right.append(first)
+    if times is not None:
+        times[0] = 7
+        second = second * len(times)
+    if mode == "sum":
+        return first + second, right
+    return first - second, right
+
+
+def test_torchscript_copies_containers():
+    def program(x, items, pair, times):
+        first, more = combined(pair, items, times)
+        second, same = combined([first, x], (x, x), mode="none")
+        return first, second, len(items), len(more), more is items, len(same), times, items[0] is more[0]
+
+    compiled = torchmux.compile(program, backend="eager", fullgraph=True)
+    for times in (None, [1, 2], [3]):
+        x = torch.ones(2)
+        given = [(x, [x * 2], (x, x + 1), times and [*times]) for _ in range(2)]
+        assert str(compiled(*given[0])) == str(program(*given[1]))
+
+
+def test_what_torchscript_refuses_is_left_to_it():
+    compiled = torchmux.compile(lambda x: combined((x, x, x), [x]), backend="eager")
+    with pytest.raises(RuntimeError, match="Expected a value of type"):
+        compiled(torch.ones(2))
+
+
 def test_what_torchscript_converts_is_left_to_it():
-    """It makes a float of the number, and copies the list."""
+    """It makes a float of the number."""
 
     def program(x):
         items = [x]
