@@ -3,7 +3,9 @@ hold nothing, and launches reach a function that stands for the driver's."""
 
 from __future__ import annotations
 
+import base64
 import ctypes
+import dataclasses
 import math
 import re
 from pathlib import Path
@@ -327,13 +329,38 @@ def test_parts_of_images_are_rows_of_pixels(made) -> None:
     assert "% 320" in first and "r < 4480" in first  # one row of 14 pixels
 
 
-def test_sums_that_the_assembler_reads_wrongly_are_found() -> None:
-    """Of which the upper half alone is used; both halves, and pairs of halves that are no integers, are read well."""
-    text = "mov.b32 %r1, {%rs1, %rs2};\nadd.s16x2 \t%r3, %r1, %r2;\nmov.b32 \t{LOWER, %rs4}, %r3;\n"
-    assert worker.is_misread(text.replace("LOWER", "_"))
-    assert worker.is_misread(text.replace("LOWER", "%rs3"))
-    assert not worker.is_misread(text.replace("LOWER", "%rs3") + "cvt.u32.u16 %r5, %rs3;\n")
-    assert not worker.is_misread(text.replace("LOWER", "_").replace("s16x2", "f16x2"))
+def test_pairs_of_small_integers_are_computed_apart() -> None:
+    """The assembler is wrong about them; pairs of floats are read well."""
+    text = "mov.b32 %r1, {%rs1, %rs2};\nadd.s16x2 \t%r3, %r1, %r2;\nmin.u16x2 \t%r4, %r3, %r1;\n"
+    apart = worker.in_halves(text)
+    assert "16x2" not in apart
+    assert "add.s16 upper, upper, another;\nmov.b32 %r3, {lower, upper};" in apart
+    assert apart.count("min.u16 ") == 2
+    assert worker.in_halves(text.replace("s16x2", "f16x2").replace("u16x2", "bf16x2")).count("16x2") == 2
+
+
+PAIRS = """\
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(p0, p1):
+    at = tl.arange(0, 128)
+    pair = tl.inline_asm_elementwise("add.s16x2 $0, $1, $1;", "=r,r", [tl.load(p0 + at)], tl.int32, True, 1)
+    tl.store(p1 + at, pair)
+"""
+
+
+def test_a_kernel_with_pairs_is_assembled_again(monkeypatch) -> None:
+    assembled = []
+    monkeypatch.setattr(
+        worker, "in_halves", lambda ptx, plain=worker.in_halves: assembled.append(plain(ptx)) or assembled[-1]
+    )
+    job = compiling.Job("kernel", PAIRS, {"p0": "*i32", "p1": "*i32"}, {}, {"num_warps": 4})
+    made = worker.compiled({**dataclasses.asdict(job), "file": "<kernel of pairs>", "capability": 90})
+    assert base64.b64decode(made["cubin"])
+    assert len(assembled) == 2  # once to see, and once where it is assembled
+    assert all("add.s16 upper" in text and "16x2" not in text for text in assembled)
 
 
 def test_a_large_tensor_is_made_where_the_last_one_ends(made) -> None:
