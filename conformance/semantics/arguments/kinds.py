@@ -66,7 +66,8 @@ def layers_of_what_is_no_number(trial: Trial) -> Any:
             F.linear(matrix, weight, weight[:, 0]), torch.bmm(row, row.mT), torch.einsum("ij,kj->ik", matrix, weight),
             torch.baddbmm(row[:, :, :3], row, row.mT), torch.addmm(weight[:4, :4], matrix, matrix.mT),
             F.batch_norm(image, scale, scale, scale, scale), F.group_norm(image, 2, scale, scale),
-            F.instance_norm(row), F.rms_norm(matrix, (6,)), F.layer_norm(matrix, (6,)),
+            # Eager's kernel on a GPU also makes nan of what is divided by an infinite root.
+            F.instance_norm(row), F.rms_norm(matrix.clamp(max=9), (6,)), F.layer_norm(matrix, (6,)),
             F.avg_pool1d(row, 3, 1, 1), F.avg_pool2d(image, 2, 1), F.adaptive_avg_pool2d(image, (2, 3)),
             F.interpolate(image, scale_factor=2), F.interpolate(image, (3, 8), mode="bilinear"), F.glu(matrix, 0),
             F.grid_sample(image, grid, align_corners=False), F.prelu(matrix, scale[:1]), F.unfold(image, 2),
