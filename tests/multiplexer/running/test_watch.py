@@ -259,6 +259,7 @@ def test_eight_threads_while_the_decision_falls_and_its_winner_fails(backend, de
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(8))) == [""] * 8
+    compiled(x, torch.zeros(1))  # the last call of all may have been the one that found the replacement
     assert bad.calls >= 40
     assert good.calls > 0
     assert report_of(compiled).replaced == 1

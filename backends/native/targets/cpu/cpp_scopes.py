@@ -192,8 +192,11 @@ class Writer:
         args = [self.name(a, vector=vector) for a in node.args]
         kind = register_type(node.dtype, vector)
         if op == "cast":
-            if not vector and is_float(node.dtype) and is_truncated(node.args[0]):
-                args[0] = f"settled({args[0]})"
+            if is_float(node.dtype) and is_truncated(node.args[0]):
+                if not vector:
+                    args[0] = f"settled({args[0]})"
+                elif node.args[0].dtype is torch.int64:
+                    args[0] = f"settled_lanes({args[0]})"
             return self._cast(node.args[0].dtype, node.dtype, args[0], vector)
         if op == "round":
             return f"round_{NAMES[node.attr]}({args[0]})"

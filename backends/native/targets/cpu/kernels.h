@@ -105,6 +105,12 @@ SPECIAL f64v join<f64v>(f64h low, f64h high) { return {low, high}; }
 template <class To, class V> INLINE To convert(V v) { return __builtin_convertvector(v, To); }
 // An integer whose origin is hidden from the compiler: gcc takes (float)(int)x for trunc(x), which keeps -0 and nan.
 template <class T> INLINE T settled(T v) { asm("" : "+r"(v)); return v; }
+// The same of vectors whose lanes gcc converts one by one, where no instruction does.
+#ifdef __AVX512DQ__
+template <class T> INLINE T settled_lanes(T v) { return v; }
+#else
+template <class T> INLINE T settled_lanes(T v) { asm("" : "+m"(v)); return v; }
+#endif
 #define BY_HALVES(To, From, ToH, FromH) \
   SPECIAL To##v convert<To##v, From##v>(From##v v) { \
     auto h = split<FromH>(v); return join<To##v>(__builtin_convertvector(h.low, ToH), __builtin_convertvector(h.high, ToH)); }

@@ -91,8 +91,9 @@ class _Printer:
         exponentials = onepass.adds_exponentials(nest.stages)
         is_exact = not rounding.hides_units(nest.steps)
         read = _only_read(nest)
-        if read is not None and not nest.by_columns and shapes.reads_ahead(total, points, self.itemsize):
-            return self._ahead(rows, points, read)
+        if read is not None and not nest.by_columns and type(points) is int:
+            if shapes.reads_ahead(total, points, self.itemsize):
+                return self._ahead(rows, points, read)
         few = shapes.is_held(points, full_reads(nest), self.itemsize, exponentials and is_exact)
         if type(points) is int and (few or nest.scratch):
             if nest.by_columns:

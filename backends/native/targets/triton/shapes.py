@@ -140,11 +140,10 @@ def held_rows(rows: Index, points: int, itemsize: int) -> tuple[Shape, ...]:
     return _all_alike(found)
 
 
-def reads_ahead(rows: Index, points: Index, itemsize: int) -> bool:
+def reads_ahead(rows: Index, points: int, itemsize: int) -> bool:
     """Whether rows are so long that one program fills a multiprocessor, which would wait for each row."""
-    if type(points) is not int or type(rows) is not int or itemsize != 2:
-        return False
-    return LONGEST_ROW < points <= LONGEST_AHEAD and rows >= FILLING
+    is_one = LONGEST_ROW < points <= LONGEST_AHEAD and itemsize == 2
+    return is_one and type(rows) is int and rows >= FILLING
 
 
 def ahead(points: int) -> tuple[Shape, ...]:

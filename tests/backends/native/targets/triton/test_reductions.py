@@ -89,7 +89,7 @@ AHEAD: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", AHEAD)
 def test_rows_are_read_ahead(check, name: str) -> None:
     """More rows than programs, each too long for another one beside it."""
