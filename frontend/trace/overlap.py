@@ -7,6 +7,8 @@ address with the same strides as identical.
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -77,24 +79,24 @@ def meets_itself(written: list, *others: Any) -> bool:
     Eager goes from one element to the next, so it reads what it has just written; a compiler computes all of them
     before it writes any.
     """
-    places: dict[Any, list[tuple[Any, bool, torch.Tensor]]] = {}
+    places: dict[Any, list[tuple[int, int, Any, bool]]] = {}
     for given in (written, *others):
         for at, tensor in enumerate(given) if isinstance(given, (list, tuple)) else [(None, given)]:
             if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
-                places.setdefault(tensor.untyped_storage()._cdata, []).append((at, given is written, tensor))
-    return any(
-        is_written and (at != other or (is_also_written and one is not another)) and _may_meet(tensor, beside)
-        for entries in places.values()
-        if len(entries) > 1
-        for one, (at, is_written, tensor) in enumerate(entries)
-        for another, (other, is_also_written, beside) in enumerate(entries)
-    )
-
-
-def _may_meet(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether what lies between the first and the last element of two tensors of one storage overlaps."""
-    first, second = _span(one), _span(other)
-    return first is None or second is None or (first[0] < second[1] and second[0] < first[1])
+                begin, end = _span(tensor) or (0, sys.maxsize)
+                if begin < end:
+                    storage = places.setdefault(tensor.untyped_storage()._cdata, [])
+                    storage.append((begin, end, at, given is written))
+    for entries in places.values():
+        # A flat buffer holds hundreds of parameters, so only those are compared that overlap.
+        entries.sort(key=lambda entry: entry[:2])
+        for one, (_, end, at, is_written) in enumerate(entries):
+            for begin, _, other, is_also_written in itertools.islice(entries, one + 1, None):
+                if begin >= end:
+                    break
+                if (is_written or is_also_written) and (at != other or (is_written and is_also_written)):
+                    return True
+    return False
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int] | None:
