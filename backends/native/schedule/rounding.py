@@ -47,6 +47,8 @@ def hides_units(steps: Iterable[Store | Fold]) -> bool:
             if depends or is_inexact(node):
                 inexact.add(node)
         if step.value in inexact:
+            if isinstance(step, Fold) and str(step.statement.reduction).startswith("arg"):
+                return False  # which of several numbers is the largest is a decision as well
             found.add(step.buffer if isinstance(step, Store) else step.statement.target)
     return True
 

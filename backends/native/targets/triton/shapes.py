@@ -34,6 +34,7 @@ _COLUMNS = 32
 _HEAVY = 30
 """What takes so many instructions for an element is bound by them, and not by memory: it wants more threads."""
 _MANY_POINTS = 2**24
+"""Of so many, larger blocks leave enough programs for all multiprocessors."""
 _HELD_COLUMNS = 4096
 """So many points of columns are held in registers."""
 _COLUMN_BYTES = 128

@@ -39,23 +39,27 @@ def test_a_bias_is_added_before_rounding(name: str, dtype: torch.dtype, capture)
         assert ours.stride() == theirs.stride()
 
 
-def is_as_eager(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Bit for bit, but for a sum between two numbers that own code, on some processors, adds in another order."""
+def check_bits(capture, found: torch.Tensor, expected: torch.Tensor) -> None:
+    """They are eager's where the library multiplies.  Own code adds in another order: one sum in some thousands lies
+    between two numbers, and is rounded to the other one."""
+    kinds = {p.kind for p in capture(PROGRAMS["alone"], *of(torch.bfloat16)).compile("native").report.placements}
+    if kinds == {"library"}:
+        assert torch.equal(found, expected)
     torch.testing.assert_close(found, expected, rtol=torch.finfo(found.dtype).eps, atol=1e-5)
-    return int((found != expected).sum()) <= found.numel() // 2000
+    assert int((found != expected).sum()) <= found.numel() // 2000
 
 
-def test_the_bits_are_those_of_eager() -> None:
+def test_the_bits_are_those_of_eager(capture) -> None:
     given = of(torch.bfloat16)
-    assert is_as_eager(torchmux.compile(F.linear, backend="native")(*given), F.linear(*given))
+    check_bits(capture, torchmux.compile(F.linear, backend="native")(*given), F.linear(*given))
 
 
-def test_a_bias_of_autocast() -> None:
+def test_a_bias_of_autocast(capture) -> None:
     """It is rounded to the type of the product first, as autocast does."""
     linear, x = torch.nn.Linear(DEPTH, COLUMNS), torch.randn(ROWS, DEPTH)
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         found, expected = torchmux.compile(linear, backend="native")(x), linear(x)
-    assert is_as_eager(found, expected)
+    check_bits(capture, found, expected)
 
 
 @pytest.mark.parametrize(
