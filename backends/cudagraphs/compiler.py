@@ -12,6 +12,7 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
+from ..common.pipeline.decompose import RESAMPLING
 from .function import CudagraphsFunction
 from .options import CudagraphsOptions
 from .pool import pool_of
@@ -24,6 +25,12 @@ class Cudagraphs:
     """The backend object; see :class:`torchmux.registry.spec.Backend`."""
 
     decompositions: dict[Any, Any] = {}
+
+    def keep_whole(self) -> frozenset[Any]:
+        """What torch would take apart without being asked: a recording has eager's kernels."""
+        return RESAMPLING
+
+    differentiate_whole = keep_whole
 
     def supports(self, node: Node) -> Literal[True] | str:
         """A recording keeps which kernels run, their sizes and their numbers; what else decides those is refused."""

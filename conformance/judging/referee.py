@@ -132,9 +132,15 @@ def started(head: Mapping[str, Any], device: str, environment: Mapping[str, str]
 
 
 def warm_up(device: str) -> str:
-    """Use the device once, so that what its driver starts belongs to no case; returns what is wrong with it."""
+    """Use the device once, so that what its driver starts belongs to no case; returns what is wrong with it.
+
+    The first attention in half precision settles for the whole process which of torch's kernels comes first.
+    """
     try:
         (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).sum().item()
+        if torch.device(device).type == "cuda":
+            queries = torch.ones(1, 1, 8, 64, dtype=torch.float16, device=device)
+            torch.nn.functional.scaled_dot_product_attention(queries, queries, queries).sum().item()
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""

@@ -132,6 +132,22 @@ def test_training(set_to_none):
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resized_images_are_eagers_between_infinite_pixels_too(mode):
+    def f(x):
+        return torch.nn.functional.interpolate(x, (7, 9), mode=mode)
+
+    for number in (1.0, float("inf")):
+        image = torch.rand(1, 4, 5, 5, device="cuda")
+        image[0, 0, 1, 0] = number
+        given = [image.clone().requires_grad_() for _ in range(2)]
+        results = [function(x) for function, x in zip((f, _compile(f)), given, strict=True)]
+        for each in results:
+            each.nansum().backward()
+        assert torch.equal(results[0].nan_to_num(7.0), results[1].nan_to_num(7.0))
+        torch.testing.assert_close(given[0].grad, given[1].grad, equal_nan=True)
+
+
 def test_two_forwards_before_their_backwards():
     model = _network()
     twin = copy.deepcopy(model)
