@@ -25,23 +25,32 @@ def _step(made: Statement, loop: Var) -> int:
     return found if type(found) is int else -1
 
 
-def replaced(value: Node, made: Statement) -> Node | None:
-    """``value`` without loads of what ``made`` computes; None if one of them is at no simple place."""
+def replaced(value: Node, made: Statement, *, anywhere: bool = False) -> Node | None:
+    """``value`` without loads of what ``made`` computes; None if one of them is at no simple place, unless it may be
+    ``anywhere``."""
     found = extents(made)
     assert found is not None
     loops, sizes = found
     rounded = as_stored(made.target, made.value)
     simple = True
+    memo: dict[Node, Node] = {}
+
+    def at(place: Index) -> Index:
+        return index.map_data(place, lambda node: rewrite(node, change, memo)) if anywhere else place
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         nonlocal simple
-        if old.op != "load" or old.attr[0] is not made.target:
+        if old.op == "load" and old.attr[0] is not made.target:
+            return make("load", args, old.dtype, (old.attr[0], at(old.attr[1])))
+        if old.op == "index":
+            return make("index", (), old.dtype, at(old.attr))
+        if old.op != "load":
             return old if args == old.args else make(old.op, args, old.dtype, old.attr)
-        places = index.unflatten(old.attr[1], sizes)
-        simple = simple and not args and all(_is_linear(p) for p in places)
+        places = index.unflatten(at(old.attr[1]), sizes)
+        simple = simple and not args and all(anywhere or _is_linear(p) for p in places)
         return substitute(rounded, dict(zip(loops, places, strict=True)))
 
-    new = rewrite(value, change, {})
+    new = rewrite(value, change, memo)
     return new if simple and all(b is not made.target for b, _ in new.loads) else None
 
 

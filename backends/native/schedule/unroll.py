@@ -152,6 +152,15 @@ class _Values:
         return rewrite(node, change, {})
 
 
+def written_out(statement: Statement) -> Node:
+    """What a reduction over few points is, as one expression of each."""
+    variables = statement.reduced
+    points = itertools.product(*(range(v.size) for v in variables))  # type: ignore[arg-type]
+    values = [substitute(statement.value, dict(zip(variables, at, strict=True))) for at in points]
+    assert statement.reduction is not None
+    return ops.cast(_reduced(statement.reduction, values), compute_type(statement.target.dtype))
+
+
 def _moved(member: Member, rows: tuple[Var, ...], values: _Values) -> Member:
     old = member.statement
     position, value = values.position(old), values.made[old.target]

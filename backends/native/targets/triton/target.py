@@ -126,7 +126,7 @@ class Triton(Target):
             choice, is_known = self._choice(program, options)
             choosing.select(program, choice, share=is_known)
         selection.select(program)
-        recompute(program)
+        recompute(program, saves_kernels=True)
         splits.split(program, shapes.parts)
 
     def _choice(self, program: Program, options: NativeOptions) -> tuple[choosing.Choice, bool]:
