@@ -80,4 +80,4 @@ def test_a_long_chain_ends(check) -> None:
             x = torch.tanh(x.roll(1, 0) * 0.5 + x.flip(0))
         return x
 
-    assert 1 < check(chain, torch.randn(64)).output_code[0].count("@triton.jit") < 24
+    assert check(chain, torch.randn(64)).output_code[0].count("tanh(") <= 4
