@@ -23,8 +23,8 @@ def _loads(value: Node, position: Index) -> set[Buffer]:
 class Scan:
     """``target[position] = value`` combined by ``op`` with those before it in the loop ``along``.
 
-    ``op`` is "sum", "prod", "max" or "min", of which only the CPU knows the last two.  ``value`` has the type in which
-    it is accumulated, ``rows`` are the other loops.
+    ``op`` is "sum", "prod", "max", "min", or "logsumexp", which only GPUs know.  ``value`` has the type in which it is
+    accumulated, ``rows`` are the other loops.
     """
 
     target: Buffer

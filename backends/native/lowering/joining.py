@@ -156,15 +156,26 @@ def _pad_circular(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
 
 
 def _bordered(op: Any, rank: int, reflects: bool) -> Any:
-    """Pads whose elements are the image's own: its middle and its borders are written one after the other."""
+    """Pads whose elements are the image's own.
+
+    On a CPU, the middle and the borders are written one after the other; on a GPU, whoever reads an element computes
+    where it is.
+    """
 
     def lower(ctx: Context, a: Value, pad: Sequence[Any]) -> Value:
         sizes = a.sizes[-rank:]
         low, high = list(pad[::2])[::-1], list(pad[1::2])[::-1]
-        known = ctx.program.device.type == "cpu" and all(type(n) is int and n >= 0 for n in pad)
+        known = all(type(n) is int and n >= 0 for n in pad)
         if not known or (reflects and not all(map(index.less, low + high, sizes * 2))):
             return calls.call(ctx, op, (a, pad), {})
         ctx.keep(a)
+        if ctx.program.device.type != "cpu":
+
+            def inside(at: Any) -> Node:
+                where = map(functools.partial(_brought_in, reflects), at[-rank:], low, sizes, high)
+                return a.at((*at[:-rank], *where))
+
+            return Value(ctx.sizes(), ctx.dtype, inside)
         buffer = ctx.program.buffer(ctx.dtype, ctx.sizes(), ctx.strides())
         for pieces in itertools.product(*map(functools.partial(_pieces, reflects), low, sizes, high)):
             lengths = [*a.sizes[:-rank], *(length for _, length, _, _ in pieces)]
@@ -178,6 +189,17 @@ def _bordered(op: Any, rank: int, reflects: bool) -> Any:
         return ctx.program.stored(buffer)
 
     return lower
+
+
+def _brought_in(reflects: bool, at: Index, low: int, extent: Index, high: int) -> Index:
+    """The element that stands at a place of what is padded."""
+    if not low and not high:
+        return at
+    place, last, first = ops.from_index(at - low), ops.from_index(extent - 1), const(0, torch.int64)
+    if reflects:
+        place = ops.unary("abs", place)
+        return index.data(binary("sub", last, ops.unary("abs", binary("sub", last, place))))
+    return index.data(binary("minimum", binary("maximum", place, first), last))
 
 
 def _pieces(reflects: bool, low: int, extent: Index, high: int) -> list[tuple[Index, Index, Index, int]]:

@@ -494,9 +494,10 @@ _MOST_UNEVEN = 16
 
 def _is_uneven(ctx: Context, a: Value, counts: Sequence[Any]) -> bool:
     pairs = list(zip(a.sizes[-len(counts) :], counts, strict=True))
-    if ctx.program.device.type != "cpu" or a.dtype not in FLOATS or any(type(s) is int and s == 0 for s in a.sizes):
+    if a.dtype not in FLOATS or any(type(s) is int and s == 0 for s in a.sizes):
         return False
-    if len(pairs) == 1 and type(pairs[0][0]) is int and pairs[0][0] > _MOST_NEAR:  # a dimension more makes up for it
+    on_cpu = ctx.program.device.type == "cpu"
+    if on_cpu and len(pairs) == 1 and type(pairs[0][0]) is int and pairs[0][0] > _MOST_NEAR:  # a dimension more makes up for it
         return False
     return all(
         type(n) is int and type(c) is int and 0 < c < 2**10 and n < 2**12 and -(-n // c) < _MOST_UNEVEN

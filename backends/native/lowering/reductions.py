@@ -405,16 +405,30 @@ lowers(aten.cumsum.default)(_cumulative("sum"))
 lowers(aten.cumprod.default)(_cumulative("prod"))
 
 
+@lowers(aten.logcumsumexp.default)
+def _log_of_running_sums(ctx: Context, a: Value, dim: int) -> Any:
+    """On a CPU, torch's kernel: each of these functions waits for the one before."""
+    known = all(type(s) is int and s != 0 for s in a.sizes)
+    if ctx.val.device.type == "cpu" or not known or not a.rank or not a.dtype.is_floating_point:
+        return calls.call(ctx, aten.logcumsumexp.default, (a, dim), {})
+    dim %= a.rank
+    if not loops(a.variables()[dim : dim + 1]):
+        return a
+    ctx.keep(a)
+    return running(ctx.program, a, dim, "logsumexp", compute_type(a.dtype), ctx.strides())
+
+
 def _extreme_so_far(packet: Any, op: str) -> Any:
     def lower(ctx: Context, a: Value, dim: int) -> Any:
         """The position is that of the last element which equals the extreme so far: the greatest of those positions."""
         values, positions = ctx.val
         computed = compute_type(a.dtype)
         known = all(type(s) is int and s != 0 for s in a.sizes)
-        if not known or a.dtype is torch.bool or values.device.type != "cpu" or not a.rank:
+        if not known or a.dtype is torch.bool or not a.rank:
             return calls.call(ctx, packet.default, (a, dim), {})
         dim %= a.rank
-        along_rows = dim == a.rank - 1 and any(n.args[1] == 1 for n in ctx.node.users)
+        on_cpu = values.device.type == "cpu"
+        along_rows = on_cpu and dim == a.rank - 1 and any(n.args[1] == 1 for n in ctx.node.users)
         if along_rows and a.numel != a.sizes[dim]:  # two passes for two results are slower than torch's one
             return calls.call(ctx, packet.default, (a, dim), {})
         ctx.keep(a)

@@ -236,6 +236,44 @@ def best(x, at, most: tl.constexpr, axis: tl.constexpr, keep: tl.constexpr):
 
 
 @triton.jit
+def log_add_exp(x, y):
+    """The logarithm of the sum of two exponentials, as torch has it."""
+    least, most = smaller(x, y), greater(x, y)
+    both = most + m.log1p(m.exp(least - most))
+    return tl.where((least == most) & (tl.abs(least) == float("inf")), least, both)
+
+
+@triton.jit
+def so_far(x, op: tl.constexpr, axis: tl.constexpr):
+    """What each element and those before it come to."""
+    if op == "sum":
+        return tl.cumsum(x, axis)
+    elif op == "prod":
+        return tl.cumprod(x, axis)
+    elif op == "max":
+        return tl.associative_scan(x, axis, greater)
+    elif op == "min":
+        return tl.associative_scan(x, axis, smaller)
+    else:
+        return tl.associative_scan(x, axis, log_add_exp)
+
+
+@triton.jit
+def joined(x, y, op: tl.constexpr):
+    """What two elements come to."""
+    if op == "sum":
+        return x + y
+    elif op == "prod":
+        return x * y
+    elif op == "max":
+        return greater(x, y)
+    elif op == "min":
+        return smaller(x, y)
+    else:
+        return log_add_exp(x, y)
+
+
+@triton.jit
 def last(x, lane, count: tl.constexpr, axis: tl.constexpr, keep: tl.constexpr):
     """What is in the last lane."""
     return tl.sum(tl.where(lane == count - 1, x, tl.zeros_like(x)), axis=axis, keep_dims=keep)

@@ -17,9 +17,10 @@ from ...ir.ordered_loops import Scan, Scatter
 from . import shapes
 from .axes import Axis
 from .printer import axis_of
-from .scopes import TYPES, TritonKernel, Writer, loaded, stored
+from .scopes import TYPES, TritonKernel, Writer, loaded, stored, worst
 from .shapes import Shape
 
+_NEUTRAL = {"sum": "0", "prod": "1"}
 _ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
@@ -50,7 +51,7 @@ def _scan(step: Scan, name: str) -> TritonKernel:
     if step.rows:
         w.start_programs([x])
     along = f"{r.place}, {len(w.blocks) > 1}"
-    neutral, sign = ("0", "+") if step.op == "sum" else ("1", "*")
+    neutral = _NEUTRAL.get(step.op) or worst(step.value.dtype, step.op != "min")
     kind = TYPES[step.value.dtype]
     rest = w.shape([x]) if len(w.blocks) > 1 else "()"
     w.write(f"before = tl.full({rest}, {neutral}, {kind})")
@@ -61,7 +62,7 @@ def _scan(step: Scan, name: str) -> TritonKernel:
     w.start(r, "" if in_one else "start")
     value = w.whole(w.name(step.value), step.value)
     counted = f"tl.where({r.mask}, {value}, {neutral})" if r.masked else value
-    w.write(f"block = before {sign} tl.cum{step.op}({counted}, {r.place}).to({kind})")
+    w.write(f"block = fn.joined(before, fn.so_far({counted}, {step.op!r}, {r.place}).to({kind}), {step.op!r})")
     w.store(step.target, step.position, "block", step.value.dtype, step.value.free)
     if not in_one:
         w.write(f"before = fn.last(block, {w.lanes(r)}, RBLOCK, {along})")
