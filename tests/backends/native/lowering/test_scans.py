@@ -36,6 +36,15 @@ def test_extremes_so_far(dtype: torch.dtype) -> None:
     assert [call.node for call in calls] == ["cummin_2"]
 
 
+@pytest.mark.parametrize("target", ["triton"], indirect=True)
+def test_extremes_so_far_of_lanes(check) -> None:
+    def function(x: Any) -> Any:
+        return *x.cummax(0), *x.cummin(0), x.flip(-1).cummax(-1).values
+
+    for dtype in (torch.float32, torch.bfloat16, torch.uint8):
+        check(function, _values(dtype)[:, :37])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64], ids=str)
 def test_sums_in_vectors(dtype: torch.dtype) -> None:
     def function(x: Any) -> Any:

@@ -273,6 +273,57 @@ def test_dropout() -> None:
 # --- streams, errors, processes ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8], ids=str)
+def test_extremes_so_far(dtype: torch.dtype) -> None:
+    """A nan stays, and the position is that of the last extreme; rows of several blocks go on from each other."""
+
+    def function(x: Any) -> Any:
+        return x.cummax(0), x.cummin(0), x.cummax(-1), x.cummin(-1), x.view(-1).cummax(0)
+
+    x = torch.randn(9, 3001, device="cuda") * 3
+    if dtype.is_floating_point:
+        x.view(-1)[[0, 2, 300, 7000]] = -torch.inf
+        x.view(-1)[[40, 4700, 9000]] = torch.nan
+        x.view(-1)[6000] = torch.inf
+    x = x.abs().to(dtype) if dtype is torch.uint8 else x.to(dtype)
+    call = compiled(function)
+    torch.testing.assert_close(call(x), function(x), rtol=0, atol=0, equal_nan=True)
+    assert_own(call)
+    assert not torchmux.report(call).library_calls
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_logarithms_of_running_sums(dtype: torch.dtype) -> None:
+    def function(x: Any) -> Any:
+        return x.logcumsumexp(0), x.logcumsumexp(-1)
+
+    x = torch.randn(7, 2501, device="cuda", dtype=dtype) * 9
+    x[1, :3], x[2, 9], x[3, 4], x[4, 2000] = -torch.inf, torch.inf, torch.nan, 80
+    call = compiled(function)
+    for found, eager, exact in zip(call(x), function(x), function(x.double()), strict=True):
+        assert torch.equal(found.isnan(), eager.isnan())
+        numbers = eager.isfinite()
+        assert torch.equal(found[~numbers].nan_to_num(), eager[~numbers].nan_to_num())
+        errors = [(each.double() - exact)[numbers].abs().max() for each in (found, eager)]
+        assert errors[0] <= 2 * errors[1] + 4 * torch.finfo(dtype).eps * exact[numbers].abs().max()
+    assert not torchmux.report(call).library_calls
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_borders(mode: str) -> None:
+    def function(x: Any) -> Any:
+        wide = F.pad(x, (3, 0, 2, 4), mode=mode)
+        return wide, F.pad(x[0], (2, 5), mode=mode).tanh(), F.avg_pool2d(wide, 3, 1), F.adaptive_avg_pool2d(x, (4, 5))
+
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 3, 9, 11, device="cuda").contiguous(memory_format=layout)
+        call = compiled(function)
+        for found, eager in zip(call(x), function(x), strict=True):
+            assert found.stride() == eager.stride()
+            torch.testing.assert_close(found, eager)
+        assert not torchmux.report(call).library_calls
+
+
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_streams(mode: str) -> None:
     """Kernels run on the stream of the call."""
