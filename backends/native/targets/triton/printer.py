@@ -103,7 +103,7 @@ class _Printer:
         if held is not None:
             found = held
         elif nest.by_columns:
-            found = shapes.walked_columns(total, points, _cost(nest))
+            found = shapes.walked_columns(total, points, _cost(nest), self.itemsize)
         else:
             found = shapes.walked_rows(total, points, self.itemsize, passes, exponentials)
         r = axis_of("r", nest.inner, found)

@@ -39,6 +39,10 @@ _HELD_COLUMNS = 4096
 """So many points of columns are held in registers."""
 _COLUMN_BYTES = 128
 """What should be read at once of a row of adjacent columns."""
+_LEAST_COLUMN_BYTES = 32
+"""The same, at least: a sector of the cache."""
+_FEW_COLUMNS, _LEAST_ROWS = 16, 128
+"""Of so few columns, a part has so many rows or more: a program walks them in one turn."""
 _SPLIT_BYTES = 64 * 1024
 """What a program reads at most, where there are too few programs."""
 _PASS_BYTES = 128 * 1024
@@ -167,9 +171,7 @@ def held_columns(columns: Index, points: int, itemsize: int, passes: int) -> tup
         return None
     found = []
     for wanted in (_HELD_COLUMNS, 2048, 8192):
-        beside = max(16, min(64, wanted // block))
-        if type(columns) is int:
-            beside = min(beside, power(columns))
+        beside = _beside(columns, max(16, min(64, wanted // block)), itemsize)
         found.append(_rows(columns, beside, block, warps_for(beside * block, 16)))
     return _all_alike(found)
 
@@ -196,18 +198,29 @@ def walked_rows(rows: Index, points: Index, itemsize: int, passes: int, exponent
     return _distinct(_rows(rows, 1, block, warps) for block, warps in sizes)
 
 
-def walked_columns(columns: Index, points: Index, cost: int) -> tuple[Shape, ...]:
+def _beside(columns: Index, beside: int, itemsize: int) -> int:
+    """So many adjacent columns at most: fewer where there would be too few programs, but not less than is read at
+    once."""
+    if type(columns) is int:
+        beside = min(beside, power(columns))
+    usual = index.usual(columns)
+    while usual is not None and usual < beside * MULTIPROCESSORS and beside * itemsize > _LEAST_COLUMN_BYTES:
+        beside //= 2
+    return beside
+
+
+def walked_columns(columns: Index, points: Index, cost: int, itemsize: int) -> tuple[Shape, ...]:
     """For columns that are walked block by block, some adjacent ones in a program; an element takes about ``cost``
     instructions."""
     found = []
     are_many = (index.usual(columns) or 0) > 2 * _COLUMNS * FILLING
     beside = 2 * _COLUMNS if are_many else _COLUMNS  # fewer at a time are read less well, but by more programs
-    sizes = [(beside, 2048 // beside, 4), (beside, 1024 // beside, 4), (_COLUMNS, 64, 4), (2 * _COLUMNS, 32, 8)]
+    sizes = [(beside, 2048, 4), (beside, 1024, 4), (_COLUMNS, 2048, 4), (2 * _COLUMNS, 2048, 8)]
     if cost >= _HEAVY:
-        sizes = [(2 * _COLUMNS, 64, 8), (2 * _COLUMNS, 32, 8), (_COLUMNS, 64, 8), (4 * _COLUMNS, 16, 8)]
-    for beside, block, warps in sizes:
-        if type(columns) is int:
-            beside = min(beside, power(columns))
+        sizes = [(2 * _COLUMNS, 4096, 8), (2 * _COLUMNS, 2048, 8), (_COLUMNS, 2048, 8), (4 * _COLUMNS, 2048, 8)]
+    for beside, both, warps in sizes:
+        beside = _beside(columns, beside, itemsize)
+        block = both // beside
         if (usual := index.usual(points)) is not None:
             block = min(block, power(usual) if type(points) is int else max(power(usual), 16))
         found.append(_rows(columns, beside, block, min(warps, warps_for(beside * block, 4))))
@@ -301,7 +314,10 @@ def parts(statement: Statement, around: Surroundings) -> int:
     wanted = -(-2 * FILLING // programs)
     if by_columns and around.cost() < _HEAVY:
         wanted = max(wanted, min(2 * wanted, FILLING))  # more parts would take the second stage longer
-    return max(1, min(wanted, max(held // _PART_BYTES, work // _PART_COST)))
+    most = max(held // _PART_BYTES, work // _PART_COST)
+    if by_columns and kept <= _FEW_COLUMNS:
+        most = max(most, reduced // _LEAST_ROWS)
+    return max(1, min(wanted, most))
 
 
 def _rows(rows: Index, beside: int, block: int, warps: int) -> Shape:
