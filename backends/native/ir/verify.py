@@ -189,7 +189,7 @@ def ordered(item: Scan | Scatter, known: Collection[str], wrong: Report) -> None
     if len(set(space)) != len(space):
         raise wrong("variables", "a loop comes twice")
     _loop_body(item.value, item.position, item.target, space, known, wrong)
-    if isinstance(item, Scan) and item.op not in ("sum", "prod", "max", "min"):
+    if isinstance(item, Scan) and item.op not in ("sum", "prod", "max", "min", "logsumexp"):
         raise wrong("reduction", f"there is no cumulative {item.op!r}")
     if isinstance(item, Scatter) and item.value.dtype is not compute_type(item.target.dtype):
         raise wrong("types", f"{item.target} holds {item.target.dtype}, and {item.value.dtype} is stored")

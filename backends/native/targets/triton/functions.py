@@ -276,7 +276,7 @@ def joined(x, y, op: tl.constexpr):
 @triton.jit
 def last(x, lane, count: tl.constexpr, axis: tl.constexpr, keep: tl.constexpr):
     """What is in the last lane."""
-    return tl.sum(tl.where(lane == count - 1, x, tl.zeros_like(x)), axis=axis, keep_dims=keep)
+    return tl.sum(tl.where(lane == count - 1, x, tl.zeros_like(x)), axis=axis, keep_dims=keep).to(x.dtype)
 
 
 @triton.jit

@@ -99,6 +99,9 @@ def along_a_line(total: Index, itemsize: int, cost: int = 0) -> tuple[Shape, ...
         sizes = [(128, 4), (256, 4)] if total <= FILLING * 128 else [(256, 4), (512, 4)]
     else:
         sizes = [(128 * each, 4), (64 * each, 4), (256 * each, 8), (256 * each, 4)]
+        if type(total) is int:
+            while total < sizes[0][0] * FILLING and sizes[0][0] > 256:
+                sizes.insert(0, (sizes[0][0] // 2, 4))
         if cost >= _HEAVY and type(total) is int and total >= _MANY_POINTS:
             sizes.insert(0, sizes.pop())
     return _distinct(Shape((("XBLOCK", n),), warps, 1, blocks_of(total, n)) for n, warps in sizes)
