@@ -185,6 +185,8 @@ def unary(op: str, a: Node) -> Node:
 
 def reinterpreted(op: str, a: Node, dtype: torch.dtype) -> Node:
     """The ``bits`` of a floating-point number, as an integer of its size, or the ``number`` that has such bits."""
+    if a.op == "const":
+        return const(torch.tensor(a.attr, dtype=a.dtype).view(dtype).item(), dtype)
     return make(f"{op}_{a.dtype.itemsize * 8}", (a,), dtype)
 
 

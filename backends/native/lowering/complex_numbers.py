@@ -275,7 +275,7 @@ def _view_dtype(ctx: Context, a: Value, dtype: torch.dtype) -> Value:
 
 def shown(ctx: Context, a: Value, dtype: torch.dtype) -> Value | None:
     """An input that the graph does not write to, as its memory is; None where it is computed with."""
-    if a.place is None or dtype in _REFUSED or ctx.program.device.type != "cpu":
+    if a.place is None or dtype in _REFUSED:
         return None
     given, old, new = a.place.buffer, a.dtype.itemsize, dtype.itemsize
     steps = [a.place.offset, *a.place.strides[: a.rank - (old != new)]]

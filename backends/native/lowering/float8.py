@@ -85,8 +85,6 @@ def _seen(lowering: Lowering) -> Callable[..., Any]:
 
 
 def _converted(ctx: Context, a: Value, *args: Any, **options: Any) -> Value:
-    if ctx.program.device.type != "cpu":
-        raise Unsupported(f"tensors of {ctx.dtype}")
     if is_float8(ctx.node):
         if any(not (user.op == "output" or is_lowered(user)) for user in ctx.node.users):
             raise Unsupported(f"tensors of {ctx.dtype}")

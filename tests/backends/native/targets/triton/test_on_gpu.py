@@ -309,6 +309,24 @@ def test_logarithms_of_running_sums(dtype: torch.dtype) -> None:
     assert not torchmux.report(call).library_calls
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+def test_numbers_of_8_bits(dtype: torch.dtype) -> None:
+    """All 256 as other numbers, all numbers of half precision as them, and a weight of a product."""
+    every = torch.arange(256, device="cuda").to(torch.uint8).view(dtype)
+    halves = torch.arange(2**16, device="cuda").to(torch.int16).view(torch.float16)
+
+    def function(x: Any, y: Any) -> Any:
+        return x.float(), x.view(16, 16)[3:].to(torch.bfloat16) * 2, y.to(dtype), (y.float() * 0.37).to(dtype)
+
+    call = compiled(function)
+    for found, eager in zip(call(every, halves), function(every, halves), strict=True):
+        assert found.dtype is eager.dtype
+        numbers = found.float(), eager.float()
+        assert torch.equal(numbers[0].isnan(), numbers[1].isnan())
+        assert torch.equal(numbers[0].nan_to_num(), numbers[1].nan_to_num())
+    assert torchmux.report(call).share == 1.0
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])
 def test_borders(mode: str) -> None:
     def function(x: Any) -> Any:
