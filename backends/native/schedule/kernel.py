@@ -276,8 +276,12 @@ def fuse(first: Kernel, second: Kernel, shared_writers: set[Buffer]) -> Kernel:
         raise NotFused("the value that is read was assembled from several parts")
     if any(b.rewritten for b in ((first.reads | first.writes) & second.writes) | (first.writes & second.reads)):
         raise NotFused("one changes what the other has written or read")
-    a, b, space, inner = _common_space(first, second)
-    _check_reads(a, b)
+    try:
+        a, b, space, inner = _lined_up(first, second)
+    except NotFused:
+        if (turned := _turned(first, second)) is None:
+            raise
+        a, b, space, inner = _lined_up(first, turned)
     members = sorted([*a.members, *b.members], key=lambda m: m.at)
     fused = Kernel(space, inner, members)
     if any(buffer.over is not None for buffer in fused.writes):
@@ -285,6 +289,25 @@ def fuse(first: Kernel, second: Kernel, shared_writers: set[Buffer]) -> Kernel:
     if fused.is_on_cpu and not first.writes & second.reads and _is_chopped(first, second, fused):
         raise NotFused("they divide their loops in different ways, which would leave short ones")
     return fused
+
+
+_MOST_TURNED = 2**18
+"""Of so many points, what is written in another order than it lies in takes a GPU less time than another kernel."""
+
+
+def _turned(first: Kernel, second: Kernel) -> Kernel | None:
+    """On a GPU, ``second`` with its loops in the order in which it reads the rows of ``first``, where that is another
+    one and the points are few."""
+    points = index.product(v.size for v in second.space)
+    if second.is_on_cpu or second.inner or not first.inner or type(points) is not int or points > _MOST_TURNED:
+        return None
+    read = [at for m in second.members for b, at in m.statement.value.loads if b in first.writes]
+    for at in read:
+        steps = {v: index.coefficient(at, v) for v in second.space}
+        if all(type(step) is int and step > 0 for step in steps.values()):
+            order = tuple(sorted(second.space, key=lambda v: -steps[v]))  # type: ignore[operator]
+            return None if order == second.space else Kernel(order, second.inner, second.members)
+    return None
 
 
 _SHORT = 16
@@ -339,6 +362,13 @@ def _depth(first: Kernel, second: Kernel) -> int:
         below = max((depth.get(b, 0) for b in statement.reads), default=0)
         depth[statement.target] = statement.value.depth + below
     return max(depth.values())
+
+
+def _lined_up(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[Var, ...], frozenset[Var]]:
+    """Both in one space, in which the second reads what the first computes at the same point."""
+    a, b, space, inner = _common_space(first, second)
+    _check_reads(a, b)
+    return a, b, space, inner
 
 
 def _common_space(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel, tuple[Var, ...], frozenset[Var]]:

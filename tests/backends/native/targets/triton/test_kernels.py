@@ -227,7 +227,8 @@ KINDS_OF_KERNELS = {
     "indices that are divided": Kind(
         lambda x: (x.view(3, 40)[:, 1:].reshape(-1) * 2, x.repeat(2, 3).sum(0)), (R(6, 20),), (" // ", " % ")
     ),
-    "sums of all before": Kind(lambda x: (x.cumsum(1), x.cumprod(0)), (R(6, 20),), ("tl.cumsum", "tl.cumprod")),
+    "sums of all before": Kind(lambda x: (x.cumsum(1), x.cumprod(0)), (R(6, 20),), ("'sum'", "'prod'")),
+    "extremes so far": Kind(lambda x: x.cummin(0), (R(6, 20),), ("'min'", "'max'")),
     "writing where data says": Kind(
         lambda x, r, s: (x.index_put((r,), s, accumulate=True), x.index_add(0, r, s)),
         (R(9, 5), torch.tensor([1, 4, 4, 0, 8, 1]), R(6, 5)),

@@ -309,6 +309,39 @@ def test_logarithms_of_running_sums(dtype: torch.dtype) -> None:
     assert not torchmux.report(call).library_calls
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_rows_that_are_written_in_another_order(dtype: torch.dtype) -> None:
+    """One kernel, whose stores lie apart; of many points there are two."""
+
+    def function(x: Any) -> Any:
+        return x.softmax(1).contiguous(), F.layer_norm(x.permute(0, 2, 3, 1), (x.shape[1],)).permute(0, 3, 1, 2).clone()
+
+    for side in (11, 150):
+        x = torch.randn(3, 17, side, side, device="cuda", dtype=dtype).contiguous(memory_format=torch.channels_last)
+        call = compiled(function)
+        for found, eager, exact in zip(call(x), function(x), function(x.double()), strict=True):
+            assert found.stride() == eager.stride()
+            assert error_against(exact, found) <= 2 * error_against(exact, eager) + 2e-6
+
+
+def test_what_is_computed_again() -> None:
+    """Where a value is read at other points than those where it is computed, its bits are eager's."""
+
+    def function(a: Any, b: Any, places: Any) -> Any:
+        sides = (torch.minimum(a[:, None, 2:], b[None, :, 2:]) - torch.maximum(a[:, None, :2], b[None, :, :2])).clamp(0)
+        areas = [(x[:, 2] - x[:, 0]) * (x[:, 3] - x[:, 1]) for x in (a, b)]
+        common = sides[..., 0] * sides[..., 1]
+        apart = a[:, None] - b
+        rows = (a * 2 + 1)[(places * 0.5).floor().long()]
+        return common / (areas[0][:, None] + areas[1] - common), apart.abs().amax(-1).argmin(-1), rows
+
+    a, b = torch.rand(57, 4, device="cuda"), torch.rand(31, 4, device="cuda")
+    call = compiled(function)
+    for found, eager in zip(call(a, b, a[:, 0] * 99), function(a, b, a[:, 0] * 99), strict=True):
+        assert torch.equal(found.nan_to_num(), eager.nan_to_num())
+    assert_own(call)
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
 def test_numbers_of_8_bits(dtype: torch.dtype) -> None:
     """All 256 as other numbers, all numbers of half precision as them, and a weight of a product."""
