@@ -496,8 +496,8 @@ def _is_uneven(ctx: Context, a: Value, counts: Sequence[Any]) -> bool:
     pairs = list(zip(a.sizes[-len(counts) :], counts, strict=True))
     if a.dtype not in FLOATS or any(type(s) is int and s == 0 for s in a.sizes):
         return False
-    on_cpu = ctx.program.device.type == "cpu"
-    if on_cpu and len(pairs) == 1 and type(pairs[0][0]) is int and pairs[0][0] > _MOST_NEAR:  # a dimension more makes up for it
+    is_row = len(pairs) == 1 and ctx.program.device.type == "cpu"  # a dimension more makes up for it
+    if is_row and type(pairs[0][0]) is int and pairs[0][0] > _MOST_NEAR:
         return False
     return all(
         type(n) is int and type(c) is int and 0 < c < 2**10 and n < 2**12 and -(-n // c) < _MOST_UNEVEN

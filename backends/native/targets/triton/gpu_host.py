@@ -90,7 +90,7 @@ class GpuHost(TritonHost):
         if buffer.device != self.device:
             return super().allocation(buffer, ref)
         shape = buffer if ref is None else ref
-        return f"{buffer.name} = new_here({tuple_of(shape.sizes)}, {tuple_of(shape.strides)}, {buffer.dtype})"
+        return f"{buffer.name} = new_here({tuple_of(shape.sizes)}, {tuple_of(shape.strides)}, {buffer.tensor_dtype})"
 
     # --- launches -------------------------------------------------------------------------------------------------
 
