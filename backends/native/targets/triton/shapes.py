@@ -41,6 +41,8 @@ _COLUMN_BYTES = 128
 """What should be read at once of a row of adjacent columns."""
 _LEAST_COLUMN_BYTES = 32
 """The same, at least: a sector of the cache."""
+_LEAST_POINTS = 128
+"""A block has so many points at least: Triton 3.6 fails to compile some kernels of blocks that leave lanes idle."""
 _FEW_COLUMNS, _LEAST_ROWS = 16, 128
 """Of so few columns, a part has so many rows or more: a program walks them in one turn."""
 _SPLIT_BYTES = 64 * 1024
@@ -174,7 +176,7 @@ def held_columns(columns: Index, points: int, itemsize: int, passes: int) -> tup
         return None
     found = []
     for wanted in (_HELD_COLUMNS, 2048, 8192):
-        beside = _beside(columns, max(16, min(64, wanted // block)), itemsize)
+        beside = _beside(columns, max(16, min(64, wanted // block)), itemsize, _LEAST_POINTS // block)
         found.append(_rows(columns, beside, block, warps_for(beside * block, 16)))
     return _all_alike(found)
 
@@ -201,13 +203,18 @@ def walked_rows(rows: Index, points: Index, itemsize: int, passes: int, exponent
     return _distinct(_rows(rows, 1, block, warps) for block, warps in sizes)
 
 
-def _beside(columns: Index, beside: int, itemsize: int) -> int:
-    """So many adjacent columns at most: fewer where there would be too few programs, but not less than is read at
-    once."""
+def _beside(columns: Index, beside: int, itemsize: int, least: int = 1) -> int:
+    """So many adjacent columns at most: fewer where there would be too few programs, but not less than ``least`` or
+    than is read at once."""
     if type(columns) is int:
         beside = min(beside, power(columns))
     usual = index.usual(columns)
-    while usual is not None and usual < beside * MULTIPROCESSORS and beside * itemsize > _LEAST_COLUMN_BYTES:
+    while (
+        usual is not None
+        and usual < beside * MULTIPROCESSORS
+        and beside > least
+        and beside * itemsize > _LEAST_COLUMN_BYTES
+    ):
         beside //= 2
     return beside
 
