@@ -120,6 +120,7 @@ from .memory import (
     increment_versions,
     new_on_cpu,
     new_on_gpu,
+    place_of_address,
     share_storage,
     storage_use_count,
     taken_apart,

@@ -35,6 +35,7 @@ from .cpp_plain import PlainPrinter, is_plain
 from .cpp_scopes import NAMES
 from .cpp_sequential import print_sequential
 from .cpp_tiles import TilesPrinter
+from .host_plan import plan_of
 from .packing import PackedMatrix, PackedWeight, as_json
 from .selection import PackedProduct, TiledConvolution
 from .source import Source
@@ -112,8 +113,17 @@ class Assembler:
             "timers": len(self.timers),
             "attends": any(op.startswith("torchmux.") for op in calls),
         }
+        printer = _CtypesHost(self)
+        has_no_arena = self.arena_on_stack
+        plan = plan_of(
+            printer,
+            self.symbols,
+            verifies=bool(self.verifying),
+            arena_from=None if has_no_arena else MOST_ON_STACK if self.arena_may_be_on_stack else 0,
+        )
+        own["plan"] = None if self.timed else plan
         return Module(
-            _CtypesHost(self).run(),
+            printer.run(),
             source.whole(),
             "cpp",
             [self.program.constants[b.name] for b in constants],
