@@ -1,0 +1,378 @@
+"""Small graphs that are called from C++: the same results, writes and errors as from Python, and Python for the rest."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import shutil
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from ctypes import CFUNCTYPE, c_int64, c_void_p, cast
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torchmux
+from torchmux.backends.common.cache.cache import default_cache
+from torchmux.backends.native import runtime
+from torchmux.backends.native.ir import index
+from torchmux.backends.native.targets.cpu import calls, toolchain
+from torchmux.backends.native.targets.cpu.host_plan import _Planner
+from torchmux.backends.native.targets.host import text_of
+from torchmux.config import config
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The extension, compiled once, also where several processes run the tests."""
+    base = tmp_path_factory.getbasetemp()
+    with config.patch(cache_dir=(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "calls"):
+        return _built(calls._Extension())
+
+
+def _built(extension: calls._Extension) -> bytes:
+    until = time.monotonic() + 300
+    while extension.look() is None:
+        assert extension.why_not is None and time.monotonic() < until, extension.why_not
+        time.sleep(0.05)
+    found = default_cache().load(calls._key())
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A process that has not looked yet, with a cache of its own."""
+    monkeypatch.setattr(calls, "_extension", calls._Extension())
+    monkeypatch.setattr(runtime, "OFTEN", 4)
+    torchmux.reset()  # equal functions share what was compiled
+    with config.patch(cache_dir=tmp_path, calls_in_cpp=True):
+        yield tmp_path
+    if (compiling := calls._extension.compiling) is not None:
+        compiling.process.kill()
+        compiling.process.wait()
+
+
+@pytest.fixture
+def in_python(content: bytes, unknown: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The extension is there; what Python calls all the same."""
+    default_cache().store(calls._key(), content)
+    assert calls._extension.look() is not None
+    called: list[str] = []
+    made = runtime._function
+
+    def function(text: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+        run = made(text, namespace)
+
+        def counted(*args: Any) -> Any:
+            called.append(text)
+            return run(*args)
+
+        return counted
+
+    monkeypatch.setattr(runtime, "_function", function)
+    return called
+
+
+def _same(program: Callable[..., Any], *inputs: Any, **options: Any) -> Callable[..., Any]:
+    """Compiled and in eager, a program returns, writes and counts the same; returns what was compiled."""
+    compiled = torchmux.compile(program, backend="native", fullgraph=True, **options)
+    for _ in range(2):
+        sides = []
+        for function in (program, compiled):
+            given = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+            with torch.no_grad():
+                found = function(*given)
+            results = list(found) if isinstance(found, tuple) else [found]
+            sides.append((given, results))
+        (eager, expected), (taken, got) = sides
+        torch.testing.assert_close(got, expected)
+        torch.testing.assert_close(taken, eager, rtol=0, atol=0)
+        tensors = [(a, b) for a, b in zip([*got, *taken], [*expected, *eager], strict=True) if torch.is_tensor(b)]
+        assert [a.stride() for a, _ in tensors] == [b.stride() for _, b in tensors]
+        assert [a._version > 0 for a, _ in tensors] == [b._version > 0 for _, b in tensors]
+        positions = [[at for at, x in enumerate(given) if x is result] for given, results in
+                     ((taken, got), (eager, expected)) for result in results]
+        assert positions[: len(got)] == positions[len(got) :]
+    return compiled
+
+
+A, B = torch.randn(8, 16), torch.randn(8, 16)
+ROWS = torch.tensor([3, 0, 7])
+
+
+def in_place(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x[:, 2:4] = y[:, :2]
+    return x
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
+    "sum": (lambda x, y: x + y, (A, B), {}),
+    "several": (lambda x: (x * 2, x.sum(-1), x.t() + 1), (A,), {}),
+    "views": (lambda x: ((y := x * 2), y.t(), y[1:, ::2], y.view(4, -1)), (A,), {}),
+    "written": (in_place, (A, B), {}),
+    "rows": (lambda x, at: x[at] + 1, (A, ROWS), {}),
+    "integers": (lambda x: (x.argmax(-1), (x > 0).sum()), (A,), {}),
+    "scratch": (lambda x: (x.softmax(-1) @ x).cumsum(0).softmax(0), (torch.randn(128, 128),), {}),
+    "kept scratch": (lambda x: (x.softmax(-1) @ x).cumsum(0).softmax(0), (torch.randn(128, 128),),
+                     {"options": {"keep_scratch": True}}),
+    "symbolic": (lambda x, y: (x[1:] + y[:-1]).reshape(-1), (A, B), {"dynamic": True}),
+    "symbolic scratch": (lambda x: x.softmax(-1).cumsum(0).flip(0).softmax(0), (torch.randn(70, 90),), {"dynamic": True}),
+    "number": (lambda x, n: (x + n, n * 2), (A, 5), {"dynamic": True}),
+    "strided": (lambda x: x.contiguous() + 1, (A.t(),), {}),
+    "none": (lambda x: x * 2, (torch.randn(0, 4),), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, in_python: list[str]) -> None:
+    program, inputs, options = PROGRAMS[name]
+    _same(program, *inputs, **options)
+    assert not in_python
+
+
+def test_layers(in_python: list[str]) -> None:
+    module = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).requires_grad_(False)
+    _same(module, A)
+    trained = nn.Linear(16, 4)
+    compiled = torchmux.compile(trained, backend="native", fullgraph=True)
+    for side in (trained, compiled):
+        trained.zero_grad()
+        side(A).square().sum().backward()
+        gradients = [p.grad.clone() for p in trained.parameters()]
+        expected = gradients if side is trained else expected
+    torch.testing.assert_close(gradients, expected)
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+def test_what_python_calls(in_python: list[str]) -> None:
+    compiled = _same(lambda x: x * 2 + 1, A)
+    assert not in_python
+    function = next(o for o in gc.get_objects() if type(o).__name__ == "Call")
+    expected = A * 2 + 1
+    unusual = {
+        "strides": (A.t().contiguous().t(),),
+        "a subclass": (A.as_subclass(Marked),),
+    }
+    for name, given in unusual.items():
+        in_python.clear()
+        torch.testing.assert_close(torch.Tensor(function(*given)[0]), expected, msg=name)
+        assert in_python, name
+    in_python.clear()
+    with pytest.raises(TypeError):
+        function(A, A)
+    with pytest.raises((TypeError, AttributeError)):
+        function(3)
+    assert len(in_python) == 2
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(A.clone()), expected)
+    with pytest.raises(RuntimeError):  # it has no memory of its own
+        torch.vmap(function)(A[None])
+    assert len(in_python) == 3
+
+
+def test_faults(in_python: list[str]) -> None:
+    def program(x, at):
+        y = x[at] * 2
+        x.zero_()
+        return y
+
+    compiled = torchmux.compile(program, backend="native", fullgraph=True)
+    for function in (program, compiled):
+        x = A.clone()
+        function(x.clone(), ROWS)
+        with pytest.raises(IndexError, match="index 8 is out of bounds for dimension 0 with size 8"):
+            function(x, ROWS + 5 - 4)
+        assert torch.equal(x, A)
+    assert not [text for text in in_python if "fault" in text]
+
+
+def test_a_write_to_an_inference_tensor(in_python: list[str]) -> None:
+    compiled = torchmux.compile(lambda x: x.mul_(2), backend="native")
+    compiled(A.clone())
+    with torch.inference_mode():
+        x = A.clone()
+    with pytest.raises(RuntimeError, match="nference"):
+        compiled(x)
+
+
+def test_nothing_stays(in_python: list[str]) -> None:
+    compiled = torchmux.compile(lambda x: (x * 2, x), backend="native")
+    x = A.clone()
+    compiled(x)
+    count = sys.getrefcount(x)
+    results = compiled(x)
+    gone = weakref.ref(results[0])
+    del results
+    assert gone() is None and sys.getrefcount(x) == count
+
+
+def test_threads(in_python: list[str]) -> None:
+    compiled = torchmux.compile(lambda x, y: (x @ y).relu().sum(0), backend="native")
+    with torch.no_grad():
+        compiled(A, B.t().contiguous())
+        wrong: list[Any] = []
+
+        def work(seed: int) -> None:
+            torch.manual_seed(seed)
+            x, y = torch.randn(8, 16), torch.randn(16, 8)
+            expected = (x @ y).relu().sum(0)
+            for _ in range(200):
+                if not torch.allclose(compiled(x, y), expected, atol=1e-5):
+                    wrong.append(seed)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_expressions(content: bytes, in_python: list[str]) -> None:
+    """What a plan computes of sizes is what Python computes of them."""
+    draw = random.Random(0)
+    sizes = [index.size(f"s{n}", None if n == 2 else 0) for n in range(3)]
+
+    def expression(depth: int) -> Any:
+        if depth == 0:
+            return draw.choice([*sizes, draw.randrange(-3, 9)])
+        left, right = expression(depth - 1), expression(depth - 1)
+        match draw.randrange(4):
+            case 0:
+                return left + right
+            case 1:
+                return left * right
+            case 2:
+                return index.floordiv(left, draw.randrange(1, 7))
+            case _:
+                return index.remainder(left, draw.randrange(1, 7))
+
+    planner = object.__new__(_Planner)
+    planner.position = {f"s{n}": n for n in range(3)}
+    launch = CFUNCTYPE(c_int64, c_void_p, c_void_p, c_void_p)(lambda *_: 0)
+    for _ in range(150):
+        value = expression(draw.randrange(4))
+        steps = calls._tupled(planner.expression(value))
+        numbers = tuple((0, at, 0, 0, 1, 1) for at in range(3))
+        plan = (3, numbers, (), (), (), (), (), None, 0, ((calls.COUNTED, steps),))
+        call = calls._extension.cls(None, cast(launch, c_void_p).value, None, None, (), plan)
+        for _ in range(5):
+            given = (draw.randrange(0, 50), draw.randrange(0, 50), draw.randrange(-50, 50))
+            assert call(*given) == (eval(text_of(value), dict(zip(("s0", "s1", "s2"), given, strict=True))),), value
+
+
+def test_malformed_plans(in_python: list[str]) -> None:
+    cls = calls._extension.cls
+    for plan in [(), (1,), (1, (), (), ((3, 6, None),), (), (), (), None, 0, ()), (1, (), ((1, 2),)), ("x", (), ())]:
+        with pytest.raises((ValueError, TypeError)):
+            cls(None, 0, None, None, (), plan)
+
+
+# --- when it is built -------------------------------------------------------------------------------------------------
+
+
+def _called_often(times: int = 6) -> Any:
+    compiled = torchmux.compile(lambda x: x * 3 + 1, backend="native")
+    with torch.no_grad():
+        for _ in range(times):
+            torch.testing.assert_close(compiled(A), A * 3 + 1)
+    return compiled
+
+
+def test_found_in_the_cache(content: bytes, unknown: Path) -> None:
+    default_cache().store(calls._key(), content)
+    compiled = _called_often(3)
+    assert calls._extension.cls is None and "C++" not in str(torchmux.report(compiled))
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(A), A * 3 + 1)
+    assert calls._extension.cls is not None
+    assert str(torchmux.report(compiled)).count(runtime.IN_CPP) == 1
+
+
+def test_an_entry_that_is_no_library(unknown: Path) -> None:
+    default_cache().store(calls._key(), b"nothing")
+    compiled = _called_often()
+    assert calls._extension.why_not is not None
+    assert str(torchmux.report(compiled)).count(runtime.IN_PYTHON) == 1
+    assert not default_cache().has(calls._key())  # the next process makes it anew
+
+
+def test_a_damaged_entry(content: bytes, unknown: Path) -> None:
+    default_cache().store(calls._key(), content)
+    (path,) = (path for path in unknown.rglob("*") if path.is_file() and path.stat().st_size > len(content))
+    path.write_bytes(path.read_bytes()[:-100])
+    _called_often()
+    assert calls._extension.cls is None and calls._extension.compiling is not None  # made anew
+
+
+def test_no_compiler(unknown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = _called_often(2)
+    monkeypatch.setattr(toolchain, "compiler_command", lambda: None)
+    with torch.no_grad():
+        for _ in range(10):
+            torch.testing.assert_close(compiled(A), A * 3 + 1)
+    assert str(torchmux.report(compiled)).count(runtime.IN_PYTHON) == 1
+
+
+def test_a_compiler_that_fails(unknown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = _called_often(2)
+    monkeypatch.setattr(calls, "_FLAGS", ("--no-such-flag",))
+    until = time.monotonic() + 20
+    while calls._extension.why_not is None and time.monotonic() < until:
+        torch.testing.assert_close(compiled(A), A * 3 + 1)
+    assert "no-such-flag" in str(torchmux.report(compiled))
+
+
+def test_no_headers(unknown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_python_headers", lambda: str(unknown))
+    assert "Python.h" in str(torchmux.report(_called_often(12)))
+
+
+def test_switched_off(content: bytes, unknown: Path) -> None:
+    default_cache().store(calls._key(), content)
+    with config.patch(calls_in_cpp=False):
+        compiled = _called_often(12)
+    assert calls._extension.cls is None
+    assert "config.calls_in_cpp is off" in str(torchmux.report(compiled))
+
+
+def test_another_process_compiles(unknown: Path) -> None:
+    key = calls._key()
+    other = calls._Extension()
+    assert other.look() is None and other.compiling is not None
+    assert calls._extension.look() is None and calls._extension.compiling is None and calls._extension.why_not is None
+    other.compiling.process.kill()
+    other.compiling.process.wait()
+    with pytest.raises(calls.Unusable):
+        other.compiling.content()
+    assert not default_cache().has(key)
+
+
+def test_a_forked_process_leaves_the_compiler_alone(unknown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "compiler_command", lambda: [shutil.which("sleep"), "5", "#"])
+    monkeypatch.setattr(calls, "_FLAGS", ())
+    assert calls._extension.look() is None
+    compiling = calls._extension.compiling
+    assert compiling is not None
+    child = os.fork()
+    if child == 0:
+        try:
+            calls._here()
+            gc.collect()
+            os._exit(0 if calls._extension.compiling is None else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert compiling.folder.exists()
