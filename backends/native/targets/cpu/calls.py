@@ -116,7 +116,7 @@ def _here() -> _Extension:
     return _extension
 
 
-# --- the compiler -------------------------------------------------------------------------------------------------------
+# --- the compiler -----------------------------------------------------------------------------------------------------
 
 
 def _python_headers() -> str:
@@ -198,7 +198,7 @@ def _ended(process: subprocess.Popen[bytes], owner: int) -> None:
         process.wait()
 
 
-# --- the code -----------------------------------------------------------------------------------------------------------
+# --- the code ---------------------------------------------------------------------------------------------------------
 
 
 def _class_in(content: bytes) -> Any:
@@ -223,17 +223,18 @@ def _class_in(content: bytes) -> Any:
             found = told_of(tensor)
             if found is None or [*found[:1], None, *found[2:]] != expected:
                 raise Unusable("it does not find what tensors of this torch consist of")
-        for dtype in _DTYPES:
-            _numbers[str(dtype)] = told_of(torch.empty(2, dtype=dtype, device="cpu"))[1]
-    if len(set(_numbers.values())) != len(_DTYPES):
+        for name in _DTYPES:
+            if (dtype := getattr(torch, name, None)) is not None:
+                _numbers[str(dtype)] = told_of(torch.empty(2, dtype=dtype, device="cpu"))[1]
+    if len(set(_numbers.values())) != len(_numbers):
         raise Unusable("it does not know the dtypes of this torch")
     return cls
 
 
 _keep: list[Any] = []
 _DTYPES = (
-    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
-    torch.uint8, torch.bool, torch.complex64, torch.complex128,
+    "float32", "float64", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128",
 )  # fmt: skip
 _numbers: dict[str, int] = {}
 
@@ -246,7 +247,7 @@ def _samples() -> list[torch.Tensor]:
     return [zeros(7), written, written.t()[1:], leaf, zeros(2, 2, dtype=torch.int64), written[0, 0]]
 
 
-# --- calls --------------------------------------------------------------------------------------------------------------
+# --- calls ------------------------------------------------------------------------------------------------------------
 
 
 class Sooner:
@@ -257,6 +258,7 @@ class Sooner:
 
     def __init__(self, plan: Sequence[Any], function: Any) -> None:
         self._plan, self._function = plan, function
+        self._failed: str | None = None
 
     @property
     def is_there(self) -> bool:
@@ -265,12 +267,24 @@ class Sooner:
 
     @property
     def why_not(self) -> str | None:
-        return _here().why_not if config.calls_in_cpp else "config.calls_in_cpp is off"
+        if not config.calls_in_cpp:
+            return "config.calls_in_cpp is off"
+        return self._failed or _here().why_not
 
     def __call__(self, run: Callable[..., Any], names: Mapping[str, Any]) -> Any:
-        if not config.calls_in_cpp or (cls := _here().look()) is None:
+        if not config.calls_in_cpp or self._failed or (cls := _here().look()) is None:
             return None
-        return _made(cls, run, self._plan, names, self._function)
+        try:
+            return _made(cls, run, self._plan, names, self._function)
+        except Unusable as why:
+            self._failed = str(why)
+            return None
+        except Exception as error:  # Python calls it then
+            if config.fail_on_compiler_errors:
+                raise
+            self._failed = f"{type(error).__name__}: {error}"
+            log.warning("native calls a graph from Python: %s", self._failed)
+            return None
 
 
 def _tupled(value: Any) -> Any:
@@ -282,6 +296,8 @@ def _made(cls: Any, run: Callable[..., Any], plan: Sequence[Any], names: Mapping
     count, symbols, needs, inputs, made, written, table, arena, verifies, results = plan
     constants: list[torch.Tensor] = []
     at: dict[str, int] = {}
+    if missing := {dtype for _, dtype, *_ in (*inputs, *((0, dtype) for dtype, *_ in made))} - _numbers.keys():
+        raise Unusable(f"it knows no tensors of {', '.join(sorted(missing))}")
 
     def placed(place: Sequence[Any]) -> tuple[int, int]:
         kind, which = place

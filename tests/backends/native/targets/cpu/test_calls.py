@@ -98,8 +98,11 @@ def _same(program: Callable[..., Any], *inputs: Any, **options: Any) -> Callable
         tensors = [(a, b) for a, b in zip([*got, *taken], [*expected, *eager], strict=True) if torch.is_tensor(b)]
         assert [a.stride() for a, _ in tensors] == [b.stride() for _, b in tensors]
         assert [a._version > 0 for a, _ in tensors] == [b._version > 0 for _, b in tensors]
-        positions = [[at for at, x in enumerate(given) if x is result] for given, results in
-                     ((taken, got), (eager, expected)) for result in results]
+        positions = [
+            [at for at, x in enumerate(given) if x is result]
+            for given, results in ((taken, got), (eager, expected))
+            for result in results
+        ]
         assert positions[: len(got)] == positions[len(got) :]
     return compiled
 
