@@ -1,7 +1,7 @@
 """The host side of a graph as a plan, which ``calls.cpp`` follows; see there, and :mod:`.calls` for who asks for one.
 
-A plan says the same as the text of ``run``, in nested lists of numbers.  Only what small graphs do is in it: one launch,
-and no call of torch's operators.  Other graphs have no plan, and Python runs them.
+A plan says the same as the text of ``run``, in nested lists of numbers.  Only what small graphs do is in it: one
+launch, and no call of torch's operators.  Other graphs have no plan, and Python runs them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class _Planner:
     def __init__(self, printer: HostPrinter, symbols: list[str]) -> None:
         self.printer, self.host = printer, printer.host
         self.position = {name: at for at, name in enumerate(symbols)}
-        self.parameter: dict[Buffer, int] = {
-            b: at for at, b in enumerate(self.host.parameters) if isinstance(b, Buffer)
-        }
+        parameters = enumerate(self.host.parameters)
+        self.parameter = {b: at for at, b in parameters if isinstance(b, Buffer)}
         self.made: dict[Buffer, int] = {}
 
     def plan(self, verifies: bool, arena_from: int | None) -> list[Any]:
