@@ -148,7 +148,7 @@ class NativeFunction:
 
     def _say(self, words: str) -> None:
         self._calls_in = words
-        if self._report is not None:
+        if self._report is not None and words not in self._report.notes:  # both passes may say it
             self._report.notes.append(words)
 
     def files(self) -> list[ToolFile]:

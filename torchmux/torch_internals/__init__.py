@@ -138,6 +138,7 @@ from .modes import (
     device_constructors,
     disable_autocast,
     has_dual_level,
+    in_plain_mode,
     is_any_autocast_enabled,
     is_forward_ad_active,
     is_profiled,

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from torchmux import torch_internals as internals
+from torchmux import sooner, torch_internals as internals
 from torchmux.config import config
 from torchmux.scratch import scratch_folder
 
@@ -38,7 +38,7 @@ from .libraries import load as load_library
 
 log = logging.getLogger("torchmux.native")
 
-SOURCE = Path(__file__).with_name("calls.cpp")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("calls.cpp", "runner.cpp"))
 COUNTED = 4  # of the kinds of results, the one that is a number
 
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
@@ -126,7 +126,7 @@ def _python_headers() -> str:
 def _key() -> str:
     """What the extension depends on."""
     told = (
-        SOURCE.read_bytes(), toolchain.fingerprint(), torch.__version__, torch.version.git_version, torch.__file__,
+        *(path.read_bytes() for path in SOURCES), toolchain.fingerprint(), torch.__version__, torch.version.git_version, torch.__file__,
         sys.version, sysconfig.get_config_var("SOABI"), _python_headers(), _FLAGS,
     )  # fmt: skip
     return hashlib.sha256(repr(told).encode()).hexdigest()
@@ -165,7 +165,7 @@ class _Compilation:
                 return None
             folder = stack.enter_context(scratch_folder())
             process = subprocess.Popen(
-                [*politely, *command, *_FLAGS, abi, *paths, str(SOURCE), *libraries, "-o", "calls.so"],
+                [*politely, *command, *_FLAGS, abi, *paths, *map(str, SOURCES), *libraries, "-o", "calls.so"],
                 cwd=folder,
                 env={**os.environ, "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
@@ -228,6 +228,8 @@ def _class_in(content: bytes) -> Any:
                 _numbers[str(dtype)] = told_of(torch.empty(2, dtype=dtype, device="cpu"))[1]
     if len(set(_numbers.values())) != len(_numbers):
         raise Unusable("it does not know the dtypes of this torch")
+    functions.runner_class.argtypes, functions.runner_class.restype = (), ctypes.py_object
+    sooner.bring_runner(functions.runner_class())
     return cls
 
 
