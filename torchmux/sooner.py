@@ -38,8 +38,8 @@ def bring_runner(runner: Any) -> None:
     ``runner(captured, thread, is_profiled, modes, graph, translated)`` is called with the inputs of a graph in a tuple,
     counts the call in ``thread.doing.owner[captured]``, if that is a record, and calls ``graph`` with the inputs.  It
     returns NotImplemented, ahead of all that, while a profiler or autocast is on, or there are forward derivatives, as
-    ``modes._current_level`` says (unless ``modes`` is None).  ``translated`` is called with each exception of the graph's,
-    and may raise another one.
+    ``modes._current_level`` says (unless ``modes`` is None).  ``translated`` is called with each exception of the
+    graph's, and may raise another one.
     """
     global _runner
     with _lock:

@@ -14,8 +14,9 @@ When a graph is compiled, in this order:
 
 When it is loaded: ``loading``, with ``libraries`` for shared objects, ``packing`` for constant weights, ``choosing``
 for what is measured then (``gemm.h``, on top of ``blocks.h``, has the kernels that compete with the library's products,
-``convolution.h`` with its convolutions), ``attention_kernel``, and ``calls``, which has ``calls.cpp`` built in the
-background for graphs that are called often, and ``runner.cpp`` for what the frontend does around them.  ``casting`` rounds weights for autocast.
+``convolution.h`` with its convolutions), and ``attention_kernel``.  For graphs that are called often, ``calls`` has
+``calls.cpp`` built in the background, and ``runner.cpp`` for what the frontend does around them.  ``casting`` rounds
+weights for autocast.
 
 Importing this package imports none of that.
 """

@@ -125,10 +125,10 @@ def _python_headers() -> str:
 
 def _key() -> str:
     """What the extension depends on."""
-    told = (
-        *(path.read_bytes() for path in SOURCES), toolchain.fingerprint(), torch.__version__, torch.version.git_version, torch.__file__,
-        sys.version, sysconfig.get_config_var("SOABI"), _python_headers(), _FLAGS,
-    )  # fmt: skip
+    sources = [path.read_bytes() for path in SOURCES]
+    torchs = torch.__version__, torch.version.git_version, torch.__file__
+    pythons = sys.version, sysconfig.get_config_var("SOABI"), _python_headers()
+    told = sources, toolchain.fingerprint(), torchs, pythons, _FLAGS
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
 

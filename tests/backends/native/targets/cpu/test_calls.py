@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from ctypes import CFUNCTYPE, c_int64, c_void_p, cast
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ import torch
 from torch import nn
 
 import torchmux
+from torchmux import sooner
 from torchmux.backends.common.cache.cache import default_cache
 from torchmux.backends.native import runtime
 from torchmux.backends.native.ir import index
@@ -52,6 +54,8 @@ def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A process that has not looked yet, with a cache of its own."""
     monkeypatch.setattr(calls, "_extension", calls._Extension())
     monkeypatch.setattr(runtime, "OFTEN", 4)
+    monkeypatch.setattr(sooner, "_runner", None)
+    monkeypatch.setattr(sooner, "_waiting", weakref.WeakSet())
     torchmux.reset()  # equal functions share what was compiled
     with config.patch(cache_dir=tmp_path, calls_in_cpp=True):
         yield tmp_path
@@ -281,6 +285,86 @@ def test_malformed_plans(in_python: list[str]) -> None:
     for plan in [(), (1,), (1, (), (), ((3, 6, None),), (), (), (), None, 0, ()), (1, (), ((1, 2),)), ("x", (), ())]:
         with pytest.raises((ValueError, TypeError)):
             cls(None, 0, None, None, (), plan)
+
+
+# --- runners ----------------------------------------------------------------------------------------------------------
+
+
+class Thread:
+    def __init__(self, owner: Any) -> None:
+        self.doing = SimpleNamespace(owner=owner)
+
+
+def test_a_runner(in_python: list[str]) -> None:
+    record, modes, on = {"captured": [4]}, SimpleNamespace(_current_level=-1), [False]
+
+    def graph(*args: Any) -> Any:
+        if not args:
+            raise KeyError("of the graph")
+        return args
+
+    def translated(error: BaseException) -> None:
+        if on[0] is None:
+            raise ValueError("another") from None
+
+    given = ("captured", Thread(record), lambda: bool(on[0]), modes, graph, translated)
+    runner = sooner._runner(*given)
+    assert runner((1, 2)) == (1, 2) and record == {"captured": [5]}
+    with torch.autocast("cpu"):
+        assert runner((1,)) is NotImplemented
+    with torch.autocast("cpu", enabled=False):
+        assert runner((1,)) == (1,)
+    on[0] = True
+    assert runner((1,)) is NotImplemented
+    on[0], modes._current_level = False, 0
+    assert runner((1,)) is NotImplemented
+    modes._current_level = -1
+    assert record == {"captured": [6]}
+    with pytest.raises(KeyError, match="of the graph"):
+        runner(())
+    on[0] = None
+    with pytest.raises(ValueError, match="another"):
+        runner(())
+    for wrong in ((), ([],), ((), ())):
+        with pytest.raises(TypeError):
+            runner(*wrong)
+    with pytest.raises(TypeError):
+        sooner._runner(1, 2)
+    with pytest.raises(AttributeError):
+        sooner._runner(*given[:1], 3, *given[2:])((1,))
+    assert sooner._runner(*given[:1], Thread(None), *given[2:])((1,)) == (1,)
+
+
+def test_a_runner_is_brought(content: bytes, unknown: Path) -> None:
+    """To what was captured before and after; calls are counted and profiled all the same."""
+    default_cache().store(calls._key(), content)
+    programs = [lambda x: x * 5 + 1, lambda x: x * 7 + 1]
+    with torch.no_grad():
+        before = torchmux.compile(programs[0], backend="native")
+        before(A)
+        waiting = list(sooner._waiting)
+        assert calls._extension.look() is not None and waiting and not sooner._waiting
+        after = torchmux.compile(programs[1], backend="native")
+        for compiled, program in zip((before, after), programs, strict=True):
+            for _ in range(6):
+                torch.testing.assert_close(compiled(A), program(A))
+            with torch.profiler.profile() as profile:
+                compiled(A)
+            assert any("torchmux native" in event.key for event in profile.key_averages())
+        for compiled, times in ((before, 8), (after, 7)):
+            assert torchmux.report(compiled).graphs[0].calls == times
+    for function in waiting:
+        assert "runner" in function.__code__.co_freevars
+
+
+def test_nothing_waits_longer_than_it_lives(unknown: Path) -> None:
+    compiled = torchmux.compile(lambda x: x * 11, backend="eager")
+    compiled(A)
+    assert len(sooner._waiting) == 1
+    del compiled
+    torchmux.reset()
+    gc.collect()
+    assert not sooner._waiting
 
 
 # --- when it is built -------------------------------------------------------------------------------------------------
