@@ -9,24 +9,23 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 Make = Callable[[Any], None]
 
 _lock = threading.Lock()
 _runner: Any = None
-_waiting: weakref.WeakSet[FunctionType] = weakref.WeakSet()
+_waiting: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def wait_for_runner(function: FunctionType, make: Make) -> None:
+def wait_for_runner(function: Any, make: Make) -> None:
     """Call ``make`` with the class of runners: now, or when there is one, if ``function`` is still there then.
 
     ``make`` belongs to the function: neither is kept alive.
     """
     with _lock:
         if _runner is None:
-            function.make_runner = make  # type: ignore[attr-defined]
+            function.make_runner = make
             _waiting.add(function)
             return
     make(_runner)
@@ -47,5 +46,5 @@ def bring_runner(runner: Any) -> None:
         functions = list(_waiting)
         _waiting.clear()
     for function in functions:
-        function.make_runner(runner)  # type: ignore[attr-defined]
-        del function.make_runner  # type: ignore[attr-defined]
+        function.make_runner(runner)
+        del function.make_runner

@@ -105,7 +105,7 @@ def in_plain_mode(run: Any) -> Run | None:
     """What ``run`` calls without autocast and forward derivatives, if it is of :func:`by_mode`; else None."""
     if isinstance(run, functools.partial) and not run.args and not run.keywords:
         run = run.func
-    is_one = isinstance(run, FunctionType) and run.__code__ is _by_mode.__code__  # type: ignore[attr-defined]
+    is_one = isinstance(run, FunctionType) and run.__code__ is _by_mode.__code__
     return run.plain if is_one else None
 
 

@@ -12,11 +12,13 @@ import torch
 class Sooner(Protocol):
     """What stands in for ``run`` in a process that has what it takes, or will have it later."""
 
-    is_there: bool
-    """Whether :meth:`__call__` returns it now."""
+    @property
+    def is_there(self) -> bool:
+        """Whether :meth:`__call__` returns it now."""
 
-    why_not: str | None
-    """Why it never will, in this process."""
+    @property
+    def why_not(self) -> str | None:
+        """Why it never will, in this process."""
 
     def __call__(self, run: Callable[..., Any], names: Mapping[str, Any]) -> Callable[..., Any] | None:
         """What calls the code of ``run``, which has these names, and ``run`` itself for all that is unusual.

@@ -151,7 +151,7 @@ class _Planner:
         """Those of a new tensor, as :mod:`..host` prints them."""
         if shape.strides != index.contiguous_strides(shape.sizes):
             return [self.expression(s) for s in shape.strides]
-        strides = []
+        strides: list[Any] = []
         for at, stride in enumerate(shape.strides):
             if not isinstance(stride, index.Ix):
                 strides.append(stride)

@@ -105,7 +105,7 @@ class Assembler:
         source = Source(includes, "".join(definitions), kernels, "\n".join(bodies), comments)
         constants = [b for b in self.program.buffers if b.name in self.program.constants]
         calls = [str(call.op) for call in self.host.calls]
-        own = {
+        own: dict[str, Any] = {
             "packs": as_json(packs),
             "products": [dataclasses.astuple(shape) for shape in self.products],
             "optimize": self.optimize if bodies else "",
