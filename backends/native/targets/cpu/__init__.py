@@ -9,14 +9,12 @@ When a graph is compiled, in this order:
   rows, ``cpp_plain`` in rows of elements of other widths, ``cpp_columns`` in columns, ``cpp_tiles`` in squares, on top
   of ``tiles.h``) and ``cpp_sequential`` for loops in order; expressions are in ``cpp_scopes``, on top of ``kernels.h``,
 * ``computed`` says which products compute their right operand while they read it (``computed.h``), and prints them,
-* ``host_plan`` says what the Python function does as a plan, which ``calls.cpp`` follows,
 * ``source`` is the text, whole or in pieces, ``build`` runs the compiler that ``toolchain`` finds.
 
 When it is loaded: ``loading``, with ``libraries`` for shared objects, ``packing`` for constant weights, ``choosing``
 for what is measured then (``gemm.h``, on top of ``blocks.h``, has the kernels that compete with the library's products,
-``convolution.h`` with its convolutions), and ``attention_kernel``.  For graphs that are called often, ``calls`` has
-``calls.cpp`` built in the background, and ``runner.cpp`` for what the frontend does around them.  ``casting`` rounds
-weights for autocast.
+``convolution.h`` with its convolutions), and ``attention_kernel``.  ``calls`` has small graphs called from C++.
+``casting`` rounds weights for autocast.
 
 Importing this package imports none of that.
 """

@@ -34,7 +34,7 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
     timers = own["timers"]
     sooner = None
     if own["plan"] is not None:
-        from .calls import Sooner
+        from .calls.extension import Sooner
 
         sooner = Sooner(own["plan"], names["run0"])
     return Loaded(names, (lambda: _times_taken(library, timers)) if timers else None, sooner=sooner)

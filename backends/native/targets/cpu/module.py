@@ -27,6 +27,7 @@ from ...schedule.placement import reads_of, writes_of
 from ...schedule.stages import LoopNest
 from ..host import HostPrinter, text_of
 from ..target import Module
+from .calls.plan import plan_of
 from .choosing import Shape, shape_of
 from .computed import print_product
 from .cpp import Function, KernelPrinter
@@ -35,7 +36,6 @@ from .cpp_plain import PlainPrinter, is_plain
 from .cpp_scopes import NAMES
 from .cpp_sequential import print_sequential
 from .cpp_tiles import TilesPrinter
-from .host_plan import plan_of
 from .packing import PackedMatrix, PackedWeight, as_json
 from .selection import PackedProduct, TiledConvolution
 from .source import Source

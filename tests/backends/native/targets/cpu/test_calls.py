@@ -25,8 +25,9 @@ from torchmux import sooner
 from torchmux.backends.common.cache.cache import default_cache
 from torchmux.backends.native import runtime
 from torchmux.backends.native.ir import index
-from torchmux.backends.native.targets.cpu import calls, toolchain
-from torchmux.backends.native.targets.cpu.host_plan import _Planner
+from torchmux.backends.native.targets.cpu import toolchain
+from torchmux.backends.native.targets.cpu.calls import extension as calls
+from torchmux.backends.native.targets.cpu.calls.plan import _Planner
 from torchmux.backends.native.targets.host import text_of
 from torchmux.config import config
 

@@ -1,4 +1,4 @@
-"""The host side of a graph as a plan, which ``calls.cpp`` follows; see there, and :mod:`.calls` for who asks for one.
+"""The host side of a graph as a plan, which ``calls.cpp`` follows; :mod:`.extension` asks for one.
 
 A plan says the same as the text of ``run``, in nested lists of numbers.  Only what small graphs do is in it: one
 launch, and no call of torch's operators.  Other graphs have no plan, and Python runs them.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir import index
-from ...ir.expressions import Buffer
-from ...ir.index import Index
-from ...ir.program import Solved, TensorRef
-from ...schedule.host import (
+from ....ir import index
+from ....ir.expressions import Buffer
+from ....ir.index import Index
+from ....ir.program import Solved, TensorRef
+from ....schedule.host import (
     Allocate,
     ComputeSize,
     FitInput,
@@ -25,8 +25,8 @@ from ...schedule.host import (
     Require,
     Return,
 )
-from ..host import HostPrinter, view_of
-from .calls import COUNTED
+from ...host import HostPrinter, view_of
+from .extension import COUNTED
 
 # As in calls.cpp.
 _NUMBER, _SYMBOL, _ADD, _MULTIPLY, _DIVIDE, _REMAINDER, _AT_LEAST_ONE = range(7)

@@ -1,6 +1,6 @@
 // Calls of small compiled graphs: what the Python function `run` of a graph does, without Python.
 //
-// A `Call` is made of a plan (calls.py) and of `run`.  It checks first that all is as the plan expects, and hands every
+// A `Call` is made of a plan (plan.py) and of `run`.  It checks first that all is as the plan expects, and hands every
 // other call on to `run`, before anything has happened that can be seen.  So `run` says what a call means.
 
 #define PY_SSIZE_T_CLEAN

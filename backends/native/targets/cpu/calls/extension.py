@@ -31,10 +31,10 @@ from torchmux import sooner, torch_internals as internals
 from torchmux.config import config
 from torchmux.scratch import scratch_folder
 
-from ....common.cache import turns
-from ....common.cache.cache import default_cache
-from . import toolchain
-from .libraries import load as load_library
+from .....common.cache import turns
+from .....common.cache.cache import default_cache
+from .. import toolchain
+from ..libraries import load as load_library
 
 log = logging.getLogger("torchmux.native")
 
