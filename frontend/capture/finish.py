@@ -18,7 +18,7 @@ from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded
 from torchmux.registry.plain import PlainGraph
 from torchmux.registry.report import GraphReport, Strict
-from torchmux.sooner import wait_for_runner
+from torchmux.sooner import wait_for
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -264,7 +264,7 @@ def _runner(captured: Captured) -> Callable:
         runner = cls(captured, local, is_profiled, modes, compiled if plain is None else plain, _translated)
 
     ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
-    wait_for_runner(run_graph, make_runner)
+    wait_for("runner", run_graph, make_runner)
     return run_graph
 
 

@@ -38,7 +38,8 @@ from ..libraries import load as load_library
 
 log = logging.getLogger("torchmux.native")
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("calls.cpp", "runner.cpp"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("calls.cpp", "runner.cpp", "caller.cpp"))
+HEADER = Path(__file__).with_name("held.h")
 COUNTED = 4  # of the kinds of results, the one that is a number
 
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
@@ -125,7 +126,7 @@ def _python_headers() -> str:
 
 def _key() -> str:
     """What the extension depends on."""
-    sources = [path.read_bytes() for path in SOURCES]
+    sources = [path.read_bytes() for path in (*SOURCES, HEADER)]
     torchs = torch.__version__, torch.version.git_version, torch.__file__
     pythons = sys.version, sysconfig.get_config_var("SOABI"), _python_headers()
     told = sources, toolchain.fingerprint(), torchs, pythons, _FLAGS
@@ -228,8 +229,9 @@ def _class_in(content: bytes) -> Any:
                 _numbers[str(dtype)] = told_of(torch.empty(2, dtype=dtype, device="cpu"))[1]
     if len(set(_numbers.values())) != len(_numbers):
         raise Unusable("it does not know the dtypes of this torch")
-    functions.runner_class.argtypes, functions.runner_class.restype = (), ctypes.py_object
-    sooner.bring_runner(functions.runner_class())
+    for kind, class_of in (("runner", functions.runner_class), ("caller", functions.caller_class)):
+        class_of.argtypes, class_of.restype = (), ctypes.py_object
+        sooner.bring(kind, class_of())
     return cls
 
 

@@ -2,44 +2,20 @@
 //
 // Whatever is unusual about a call is left to the Python function that asks it, which says what a call means.
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "held.h"
 
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace {
 
-// A reference that goes at the end of a block.
-struct Held {
-  PyObject* object;
-  explicit Held(PyObject* taken) : object(taken) {}
-  Held(const Held&) = delete;
-  ~Held() { Py_XDECREF(object); }
-  operator PyObject*() const { return object; }
-};
-
 PyObject *word_doing, *word_owner, *word_level;
-
-// Add one to the only item of a list.
-bool count(PyObject* list) {
-  if (list == nullptr || !PyList_CheckExact(list) || PyList_GET_SIZE(list) != 1) return false;
-  Held item(Py_NewRef(PyList_GET_ITEM(list, 0)));
-  Held one(PyLong_FromLong(1));
-  PyObject* more = one.object ? PyNumber_Add(item, one) : nullptr;
-  return more != nullptr && PyList_SetItem(list, 0, more) == 0;
-}
 
 // --- a runner -------------------------------------------------------------------------------------------------------
 
 enum { CAPTURED, THREAD, IS_PROFILED, MODES, GRAPH, TRANSLATED, COUNT };
 
-struct Runner {
-  PyObject_HEAD
-  vectorcallfunc call;
-  PyObject* held[COUNT];
-};
+using Runner = Holding<COUNT>;
 
 bool no_autocast() {
   const auto excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
@@ -101,56 +77,6 @@ PyObject* run_graph(PyObject* object, PyObject* const* args, size_t nargsf, PyOb
   return nullptr;
 }
 
-PyObject* make(PyTypeObject* cls, PyObject* args, PyObject*) {
-  if (PyTuple_GET_SIZE(args) != COUNT) {
-    PyErr_Format(PyExc_TypeError, "a runner is made of %d objects", int(COUNT));
-    return nullptr;
-  }
-  PyObject* made = cls->tp_alloc(cls, 0);
-  if (made == nullptr) return nullptr;
-  Runner* self = reinterpret_cast<Runner*>(made);
-  self->call = run_graph;
-  for (int n = 0; n < COUNT; n++) self->held[n] = Py_NewRef(PyTuple_GET_ITEM(args, n));
-  return made;
-}
-
-int traverse(PyObject* object, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(object));
-  for (PyObject* each : reinterpret_cast<Runner*>(object)->held) Py_VISIT(each);
-  return 0;
-}
-
-int clear(PyObject* object) {
-  for (PyObject*& each : reinterpret_cast<Runner*>(object)->held) Py_CLEAR(each);
-  return 0;
-}
-
-void free_runner(PyObject* object) {
-  PyObject_GC_UnTrack(object);
-  clear(object);
-  PyTypeObject* cls = Py_TYPE(object);
-  cls->tp_free(object);
-  Py_DECREF(cls);
-}
-
-PyMemberDef members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Runner, call), READONLY, nullptr},
-    {},
-};
-
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(make)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(free_runner)},
-    {Py_tp_members, members},
-    {},
-};
-
-PyType_Spec spec = {"torchmux.Runner", sizeof(Runner), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
-
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -158,15 +84,8 @@ extern "C" {
 
 // Returns the class.
 PyObject* runner_class() {
-  struct {
-    PyObject** word;
-    const char* text;
-  } words[] = {{&word_doing, "doing"}, {&word_owner, "owner"}, {&word_level, "_current_level"}};
-  for (auto& each : words) {
-    if (*each.word == nullptr) *each.word = PyUnicode_InternFromString(each.text);
-    if (*each.word == nullptr) return nullptr;
-  }
-  return PyType_FromSpec(&spec);
+  const bool known = intern(word_doing, "doing") && intern(word_owner, "owner") && intern(word_level, "_current_level");
+  return known ? Runner::made_class<run_graph>("torchmux.Runner") : nullptr;
 }
 }
 #pragma GCC visibility pop

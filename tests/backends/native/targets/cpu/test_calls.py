@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import torchmux
-from torchmux import sooner
+from torchmux import program_calls, sooner
 from torchmux.backends.common.cache.cache import default_cache
 from torchmux.backends.native import runtime
 from torchmux.backends.native.ir import index
@@ -30,6 +30,7 @@ from torchmux.backends.native.targets.cpu.calls import extension as calls
 from torchmux.backends.native.targets.cpu.calls.plan import _Planner
 from torchmux.backends.native.targets.host import text_of
 from torchmux.config import config
+from torchmux.frontend.hook.thread_state import this_thread
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,8 @@ def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A process that has not looked yet, with a cache of its own."""
     monkeypatch.setattr(calls, "_extension", calls._Extension())
     monkeypatch.setattr(runtime, "OFTEN", 4)
-    monkeypatch.setattr(sooner, "_runner", None)
-    monkeypatch.setattr(sooner, "_waiting", weakref.WeakSet())
+    monkeypatch.setattr(sooner, "_brought", {})
+    monkeypatch.setattr(sooner, "_waiting", {"runner": weakref.WeakSet(), "caller": weakref.WeakSet()})
     torchmux.reset()  # equal functions share what was compiled
     with config.patch(cache_dir=tmp_path, calls_in_cpp=True):
         yield tmp_path
@@ -309,7 +310,7 @@ def test_a_runner(in_python: list[str]) -> None:
             raise ValueError("another") from None
 
     given = ("captured", Thread(record), lambda: bool(on[0]), modes, graph, translated)
-    runner = sooner._runner(*given)
+    runner = sooner._brought["runner"](*given)
     assert runner((1, 2)) == (1, 2) and record == {"captured": [5]}
     with torch.autocast("cpu"):
         assert runner((1,)) is NotImplemented
@@ -330,10 +331,10 @@ def test_a_runner(in_python: list[str]) -> None:
         with pytest.raises(TypeError):
             runner(*wrong)
     with pytest.raises(TypeError):
-        sooner._runner(1, 2)
+        sooner._brought["runner"](1, 2)
     with pytest.raises(AttributeError):
-        sooner._runner(*given[:1], 3, *given[2:])((1,))
-    assert sooner._runner(*given[:1], Thread(None), *given[2:])((1,)) == (1,)
+        sooner._brought["runner"](*given[:1], 3, *given[2:])((1,))
+    assert sooner._brought["runner"](*given[:1], Thread(None), *given[2:])((1,)) == (1,)
 
 
 def test_a_runner_is_brought(content: bytes, unknown: Path) -> None:
@@ -343,8 +344,8 @@ def test_a_runner_is_brought(content: bytes, unknown: Path) -> None:
     with torch.no_grad():
         before = torchmux.compile(programs[0], backend="native")
         before(A)
-        waiting = list(sooner._waiting)
-        assert calls._extension.look() is not None and waiting and not sooner._waiting
+        waiting = list(sooner._waiting["runner"])
+        assert calls._extension.look() is not None and waiting and not sooner._waiting["runner"]
         after = torchmux.compile(programs[1], backend="native")
         for compiled, program in zip((before, after), programs, strict=True):
             for _ in range(6):
@@ -358,14 +359,115 @@ def test_a_runner_is_brought(content: bytes, unknown: Path) -> None:
         assert "runner" in function.__code__.co_freevars
 
 
+def _is_called_in_cpp(compiled: Any) -> bool:
+    return type(compiled.func).__name__ == "Caller"
+
+
+def test_a_caller(in_python: list[str]) -> None:
+    """A call that begins in C++ ends in Python wherever it is not of the usual kind."""
+
+    def program(x, at=None):
+        return x[ROWS] * 2 if at is None else x[at] * 2
+
+    def plain(x, at):
+        return x[at] * 2
+
+    for function in (program, plain):
+        compiled = torchmux.compile(function, backend="native")
+        with torch.no_grad():
+            for _ in range(4):
+                assert torch.equal(compiled(A, ROWS), A[ROWS] * 2)
+            assert _is_called_in_cpp(compiled) is (function is plain)
+            doing = this_thread.doing
+            with pytest.raises(IndexError) as raised:
+                compiled(A, ROWS + 5)
+            files = [entry.path for entry in raised.traceback]
+            assert all(str(path) == __file__ for path in files), files
+            assert doing.owner is None and len(files) == 2
+            assert torch.equal(compiled(A, at=ROWS), A[ROWS] * 2)
+            assert torch.equal(compiled(x=A, at=ROWS), A[ROWS] * 2)
+            with pytest.raises(TypeError, match="argument"):
+                compiled(A, ROWS, 3)
+            with torchmux.set_stance("force_eager"):
+                assert torch.equal(compiled(A, ROWS), A[ROWS] * 2)
+            assert torch.equal(compiled(A[:, :3], ROWS), A[:, :3][ROWS] * 2)  # compiled anew
+            assert not _is_called_in_cpp(compiled)
+            assert torch.equal(compiled(A, ROWS), A[ROWS] * 2)
+        expected = compiled._torchmux_record.calls[0]
+        assert f"{expected} calls" in str(torchmux.report(compiled))
+
+
+def test_a_caller_inside_of_another_call(in_python: list[str]) -> None:
+    inner = torchmux.compile(lambda x: x * 2, backend="native")
+
+    def program(x):
+        print(end="")
+        return inner(x) + 1
+
+    outer = torchmux.compile(program, backend="native")
+    with torch.no_grad():
+        for _ in range(4):
+            inner(A)
+        assert _is_called_in_cpp(inner)
+        made = program_calls.made[0]
+        for _ in range(4):
+            torch.testing.assert_close(outer(A), A * 2 + 1)
+        torch.testing.assert_close(inner(A), A * 2)
+    assert program_calls.made[0] == made + 5 and this_thread.doing.owner is None
+
+
+def test_a_caller_is_forgotten_and_freed(in_python: list[str]) -> None:
+    def make() -> Any:
+        compiled = torchmux.compile(lambda x: x * 13, backend="native")
+        with torch.no_grad():
+            for _ in range(4):
+                compiled(A)
+            assert _is_called_in_cpp(compiled)
+            torchmux.reset()
+            torch.testing.assert_close(compiled(A), A * 13)
+            assert not _is_called_in_cpp(compiled)
+            for _ in range(20):
+                torch.testing.assert_close(compiled(A), A * 13)
+            assert _is_called_in_cpp(compiled)
+        return weakref.ref(compiled), weakref.ref(compiled._torchmux_original), weakref.ref(compiled._torchmux_record)
+
+    refs = make()
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None, None]
+
+
+def test_what_is_to_be_raised_in_the_end(in_python: list[str]) -> None:
+    record_of = []
+
+    def program(x):
+        return x * 17
+
+    compiled = torchmux.compile(
+        program, backend=lambda gm, inputs: lambda *args: (record_of and set_error(), gm(*args))[1]
+    )
+
+    def set_error() -> None:
+        compiled._torchmux_record.must_raise = KeyError("later")
+
+    with torch.no_grad():
+        for _ in range(4):
+            compiled(A)
+        assert _is_called_in_cpp(compiled)
+        record_of.append(True)
+        with pytest.raises(KeyError, match="later"):
+            compiled(A)
+        assert compiled._torchmux_record.must_raise is None and this_thread.doing.owner is None
+
+
 def test_nothing_waits_longer_than_it_lives(unknown: Path) -> None:
     compiled = torchmux.compile(lambda x: x * 11, backend="eager")
     compiled(A)
-    assert len(sooner._waiting) == 1
+    compiled(A)
+    assert len(sooner._waiting["runner"]) == len(sooner._waiting["caller"]) == 1
     del compiled
     torchmux.reset()
     gc.collect()
-    assert not sooner._waiting
+    assert not sooner._waiting["runner"] and not sooner._waiting["caller"]
 
 
 # --- when it is built -------------------------------------------------------------------------------------------------
