@@ -33,10 +33,10 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
         names[f"run{at}"] = function
     timers = own["timers"]
     sooner = None
-    if own["plan"] is not None:
+    if (plan := own.get("plan")) is not None:  # what was saved before there were plans has none
         from .calls.extension import Sooner
 
-        sooner = Sooner(own["plan"], names["run0"])
+        sooner = Sooner(plan, names["run0"])
     return Loaded(names, (lambda: _times_taken(library, timers)) if timers else None, sooner=sooner)
 
 

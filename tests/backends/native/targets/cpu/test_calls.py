@@ -151,6 +151,8 @@ def test_programs(name: str, in_python: list[str]) -> None:
 def test_layers(in_python: list[str]) -> None:
     module = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).requires_grad_(False)
     _same(module, A)
+    _same(module, A, options={"freeze": True})  # whose weights are constants of the plan
+    assert not in_python
     trained = nn.Linear(16, 4)
     compiled = torchmux.compile(trained, backend="native", fullgraph=True)
     gradients = []
