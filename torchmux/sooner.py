@@ -22,11 +22,12 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 Kind = Literal["runner", "caller"]
+KINDS: tuple[Kind, ...] = ("runner", "caller")
 Make = Callable[[Any], None]
 
 _lock = threading.Lock()
 _brought: dict[Kind, Any] = {}
-_waiting: dict[Kind, weakref.WeakSet[Any]] = {"runner": weakref.WeakSet(), "caller": weakref.WeakSet()}
+_waiting: dict[Kind, weakref.WeakSet[Any]] = {kind: weakref.WeakSet() for kind in KINDS}
 
 
 def wait_for(kind: Kind, function: Any, make: Make) -> None:

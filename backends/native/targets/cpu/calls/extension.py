@@ -229,7 +229,8 @@ def _class_in(content: bytes) -> Any:
                 _numbers[str(dtype)] = told_of(torch.empty(2, dtype=dtype, device="cpu"))[1]
     if len(set(_numbers.values())) != len(_numbers):
         raise Unusable("it does not know the dtypes of this torch")
-    for kind, class_of in (("runner", functions.runner_class), ("caller", functions.caller_class)):
+    for kind in sooner.KINDS:
+        class_of = functions[f"{kind}_class"]
         class_of.argtypes, class_of.restype = (), ctypes.py_object
         sooner.bring(kind, class_of())
     return cls
