@@ -98,14 +98,14 @@ def by_mode(plain: Run, *, under_autocast: Run, in_dual_level: Run) -> Run:
     return call
 
 
-_by_mode = by_mode(tuple, under_autocast=tuple, in_dual_level=tuple)
+_OF_BY_MODE = by_mode(tuple, under_autocast=tuple, in_dual_level=tuple).__code__  # type: ignore[attr-defined]
 
 
 def in_plain_mode(run: Any) -> Run | None:
     """What ``run`` calls without autocast and forward derivatives, if it is of :func:`by_mode`; else None."""
     if isinstance(run, functools.partial) and not run.args and not run.keywords:
         run = run.func
-    is_one = isinstance(run, FunctionType) and run.__code__ is _by_mode.__code__
+    is_one = isinstance(run, FunctionType) and run.__code__ is _OF_BY_MODE
     return run.plain if is_one else None
 
 
