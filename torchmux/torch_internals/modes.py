@@ -98,7 +98,7 @@ def by_mode(plain: Run, *, under_autocast: Run, in_dual_level: Run) -> Run:
     return call
 
 
-_OF_BY_MODE = by_mode(tuple, under_autocast=tuple, in_dual_level=tuple).__code__  # type: ignore[attr-defined]
+_OF_BY_MODE = by_mode(tuple, under_autocast=tuple, in_dual_level=tuple).__code__
 
 
 def in_plain_mode(run: Any) -> Run | None:
