@@ -6,6 +6,7 @@ import copy
 import functools
 import sys
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from torchmux import program_calls, torch_internals as ti
+from torchmux.sooner import wait_for
 
 from .callee import with_frame
 from .capture.tracebacks import tidy
@@ -120,16 +122,39 @@ def _caller(session: Session, record: Record, called: Callable) -> Callable[...,
                     if record.must_raise is not None:
                         _raise_pending(record)
                 record.direct = None
+                _called_by(record, compiled)
             try:
                 return call(session, record, called, args, kwargs)
             finally:
                 if (count := calls[0]) & (count - 1) == 0:
                     record.direct = direct(session, called)
+                    if (asks := getattr(record.direct, "asks", None)) is not None:
+                        _call_sooner(record, compiled, asks)
         except BaseException as error:
             tidy(error)
             raise  # a bare raise adds no entry for this frame
 
     return compiled
+
+
+def _call_sooner(record: Record, compiled: Callable[..., Any], asks: tuple) -> None:
+    """Let an object in C++ stand for ``compiled``, now or once there is a class of them."""
+    known, by = weakref.ref(record), weakref.ref(compiled)
+
+    def make(caller: Any) -> None:
+        record, compiled = known(), by()
+        if record is None or compiled is None or getattr(record.direct, "asks", None) is not asks:
+            return
+        made = record.calls, _calls_made, tidy, _raise_pending, *asks
+        _called_by(record, caller(compiled, record, record.direct, stance_state, DEFAULT, this_thread, *made))
+
+    wait_for("caller", record.direct, make)
+
+
+def _called_by(record: Record, function: Callable[..., Any]) -> None:
+    """Let the partial that the user calls call ``function``."""
+    if (holder := record.holder()) is not None and holder.func is not function:
+        holder.__setstate__((function, holder.args, holder.keywords, vars(holder)))
 
 
 def _raise_pending(record: Record) -> None:
@@ -186,6 +211,7 @@ def compiled_function(fn: Callable, session: Session, arguments: Mapping[str, An
     record = Record(owner if isinstance(owner, torch.nn.Module) else None, arguments["name"])
     compiled = functools.wraps(fn)(_caller(session, record, with_frame(fn)))
     made = CompiledFunction(compiled, None)
+    record.holder = weakref.ref(made)
     functools.update_wrapper(made, fn)
     vars(made).update(
         _torchmux_original=fn,

@@ -90,6 +90,17 @@ def small_graphs_are_compiled() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def calls_stay_in_python() -> Iterator[None]:
+    """No test that calls something often starts a compiler; ``test_calls`` is about what calls from C++."""
+    from torchmux.config import config
+
+    os.environ["TORCHMUX_CALLS_IN_CPP"] = "0"
+    with config.patch(calls_in_cpp=False):
+        yield
+    del os.environ["TORCHMUX_CALLS_IN_CPP"]
+
+
+@pytest.fixture(autouse=True, scope="session")
 def torch_writes_no_trace() -> None:
     """torch describes each step of a capture if its log of traces has handlers; pytest gives it some."""
     traces = logging.getLogger("torch.__trace")

@@ -37,6 +37,7 @@ SHARED = {
     "torchmux.quoting",
     "torchmux.scratch",
     "torchmux.program_calls",
+    "torchmux.sooner",
     "torchmux.stages",
     "torchmux.support",
     "torchmux.version",

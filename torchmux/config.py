@@ -96,6 +96,10 @@ class Config:
     """Let ``native`` leave a training graph of a few small operators to torch, which runs and records them sooner than
     it calls compiled code; the report says so; never with ``strict``."""
 
+    calls_in_cpp: bool = True
+    """Let ``native`` call graphs on a CPU that are called often from C++, by an extension module that is compiled in
+    the background once and kept in the cache; without it, from Python."""
+
     suppress_errors: bool = False
     """Run a graph in torch, with a warning, if a backend fails to compile it or is unavailable."""
 

@@ -37,7 +37,8 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         # Processes that the block started may still write here after an interrupt; the next process removes that.
-        shutil.rmtree(folder, ignore_errors=True)
+        if own[0] == os.getpid():  # in a forked process, a block may end that is another's
+            shutil.rmtree(folder, ignore_errors=True)
         _open.discard(own)
         os.close(lock)
 

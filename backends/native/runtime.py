@@ -7,6 +7,7 @@ import struct
 import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
 
@@ -20,8 +21,11 @@ from ..common import onednn_lstm, recurrent
 from ..common.cache.code_or_refusal import Code
 from ..common.pipeline.promises import brought, copied
 from . import faults, targets
+from .targets.loaded import Sooner
 
 if TYPE_CHECKING:
+    from torchmux.registry.report import GraphReport, Placement
+
     from .replaying import Replayed
 
 
@@ -63,6 +67,8 @@ class NativeFunction:
     """
 
     artifact: str | None = None
+    _calls_in: str | None = None
+    _report: GraphReport | None = None
     library_calls: Mapping[str, str] = MappingProxyType({})
     kernels: Mapping[str, str] = MappingProxyType({})
 
@@ -81,6 +87,7 @@ class NativeFunction:
         self.output_code = [head["code"], head["python"]]
         self._target, self._own = head["target"], head["own"]
         code = targets.loader(head["target"])(head["own"], built, constants)
+        kept = KeptScratch() if head["keep_scratch"] else None
         namespace: dict[str, Any] = {
             "torch": torch,
             "ops": torch.ops,
@@ -94,16 +101,16 @@ class NativeFunction:
             "brought": brought,
             "overwritten": internals.increment_versions,
             "shown": shown,
-            "new_arena": KeptScratch() if head["keep_scratch"] else new_arena,
+            "new_arena": kept or new_arena,
+            "kept_arena": kept,
             "fault": faults.fault,
             "inf": float("inf"),
             "nan": float("nan"),
             **{name: constants[of] for name, of in zip(head["names"], head["constants"], strict=True)},
             **code.names,
         }
-        exec(compile(head["python"], "<torchmux native>", "exec"), namespace)
         around = code.around or (lambda run: run)
-        self._run = around(namespace["run"])
+        self._run = around(self._made(head["python"], namespace, code.sooner))
         if head["library_calls"]:  # what these allocate can lie where inputs were
             made = functools.partial(_emptying, head["python"], namespace)
             self._run.make_emptying = lambda: around(made())  # type: ignore[attr-defined]
@@ -111,6 +118,38 @@ class NativeFunction:
         self._take_times = code.take_times
         self.direct: Callable[..., Sequence[Any]] = self._run if self._take_times is None else self
         self.kernel_seconds: list[tuple[str, float]] | None = None if self._take_times is None else []
+
+    def _made(self, text: str, namespace: dict[str, Any], sooner: Sooner | None) -> Callable[..., Any]:
+        """``run``, or what stands in for it; else ``run`` looks for that once it has been called often."""
+        if sooner is None:
+            return _function(text, namespace)
+        if sooner.is_there and (made := sooner(_function(text, namespace), namespace)) is not None:
+            self._calls_in = IN_CPP
+            return made
+
+        def look() -> None:
+            if (made := sooner(_function(text, dict(namespace)), namespace)) is not None:
+                namespace["sooner"] = made
+                self._say(IN_CPP)
+            elif (why := sooner.why_not) is not None:
+                namespace["until"] = repeat(None)
+                self._say(f"{IN_PYTHON} ({why})")
+            else:
+                namespace["until"] = repeat(None, OFTEN - 1)
+
+        namespace |= {"sooner": None, "until": repeat(None, OFTEN - 1), "look": look}
+        return _function(_looking(text), namespace)
+
+    def follow(self, report: GraphReport, placements: list[Placement]) -> None:
+        """Say in the report how the code is called, and when that changes."""
+        self._report = report
+        if self._calls_in is not None:
+            self._say(self._calls_in)
+
+    def _say(self, words: str) -> None:
+        self._calls_in = words
+        if self._report is not None and words not in self._report.notes:  # both passes may say it
+            self._report.notes.append(words)
 
     def files(self) -> list[ToolFile]:
         from . import files
@@ -131,6 +170,27 @@ class NativeFunction:
             self.kernel_seconds[:] = [(step, seconds) for seconds, step in steps]
         lines = [f"{seconds * 1e3:10.4f} ms  {step}" for seconds, step in steps]
         logs.emit("kernel_times", f"{sum(spent) * 1e3:.4f} ms in {len(steps)} steps", "\n".join(lines))
+
+
+OFTEN = 256
+"""After how many calls a graph looks for what calls it sooner, and after how many more it looks again."""
+
+IN_CPP = "native calls it from C++"
+IN_PYTHON = "native calls it from Python"
+
+
+def _function(text: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    exec(compile(text, "<torchmux native>", "exec"), namespace)
+    made: Callable[..., Any] = namespace["run"]
+    return made
+
+
+def _looking(text: str) -> str:
+    """``run``, which counts its calls, and looks from time to time for what stands in for it."""
+    head, _, body = text.partition("):\n")
+    parameters = head.partition("def run(")[2]
+    lines = ["if sooner is not None:", f"    return sooner({parameters})", "if next(until, True):", "    look()"]
+    return f"{head}):\n" + "".join(f"    {line}\n" for line in lines) + body
 
 
 def _emptying(text: str, namespace: dict[str, Any]) -> Callable[[list[Any]], Sequence[Any]]:

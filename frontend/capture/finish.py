@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.function import FunctionCtx
 
 from torchmux import torch_internals as ti
 from torchmux.registry.errors import CompilationFailed, FallbackRefused, FloatsNeeded
 from torchmux.registry.plain import PlainGraph
 from torchmux.registry.report import GraphReport, Strict
+from torchmux.sooner import wait_for
 
 from .. import breaks
 from ..breaks import GraphBreak
@@ -238,8 +240,11 @@ def _runner(captured: Captured) -> Callable:
     compiled = captured.compiled.function if type(captured.compiled) is PlainGraph else captured.compiled
     compiled, local = leaving_levels(restoring(compiled, captured.graph), captured.graph), this_thread
     is_profiled, record_function, unknown = ti.is_profiled, torch.profiler.record_function, GraphReport("?")
+    runner: Any = None  # does the same in a call of the usual kind
 
     def run_graph(inputs: tuple) -> Any:
+        if runner is not None and (results := runner(inputs)) is not NotImplemented:
+            return results
         owner = local.doing.owner
         if owner is not None:
             owner[captured][0] += 1
@@ -249,13 +254,24 @@ def _runner(captured: Captured) -> Callable:
         try:
             return compiled(*inputs)
         except ctypes.ArgumentError as error:
-            if "RecursionError" not in str(error):
-                raise
-            # what ctypes says where Python's limit is reached while it converts an argument
-            raise RecursionError("maximum recursion depth exceeded while calling compiled code") from None
+            _translated(error)
+            raise
+
+    def make_runner(cls: Any) -> None:
+        nonlocal runner
+        plain = ti.in_plain_mode(compiled)
+        modes = None if plain is None else forward_ad
+        runner = cls(captured, local, is_profiled, modes, compiled if plain is None else plain, _translated)
 
     ti.set_code_exec_strategy(run_graph.__code__, ti.FrameExecStrategy(ti.FrameAction.SKIP, ti.FrameAction.SKIP))
+    wait_for("runner", run_graph, make_runner)
     return run_graph
+
+
+def _translated(error: BaseException) -> None:
+    """Raise what ctypes means where Python's limit is reached while it converts an argument."""
+    if isinstance(error, ctypes.ArgumentError) and "RecursionError" in str(error):
+        raise RecursionError("maximum recursion depth exceeded while calling compiled code") from None
 
 
 def _restoring(run: Callable, begin: bool, after: bool, switches: Switches) -> Callable:

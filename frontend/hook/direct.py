@@ -192,8 +192,11 @@ def _ready(
         made = make(replaces, namespace, name, defaults, closure)
         return method(made, owner) if first else made
 
-    is_simple = not (others or first or closure or function.__defaults__ or inputs is not None)
-    return ready if is_simple else ready_with_more
+    if others or first or closure or function.__defaults__ or inputs is not None:
+        return ready_with_more
+    if replaces is not None and replaces.co_name == name:
+        ready.asks = (kept, function, code, epoch, now, check, namespace)  # for what does the same in C++
+    return ready
 
 
 def _check_of_values(entry: Captured, form: Form) -> Callable[..., bool]:

@@ -50,6 +50,7 @@ class Record(dict[Any, list[int]]):
         self.left_to_eager: dict[str, None] = {}
         self.calls = [0]
         self.direct: Callable[[tuple, dict], Any] | None = None  # see hook/direct.py
+        self.holder: Callable[[], Any] = lambda: None  # the partial that the user calls, if it is one
         self.eager: dict[tuple[Frame, str], EagerCalls] = {}
         self.must_raise: BaseException | None = None  # at the end of the call, or earlier
 

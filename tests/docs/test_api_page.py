@@ -56,7 +56,7 @@ def test_what_a_row_names_is_there(table, name):
 
 
 def test_each_setting_has_a_row_with_its_default(monkeypatch):
-    for name in ("FAIL_ON_COMPILER_ERRORS", "LEAVE_SMALL_GRAPHS"):
+    for name in ("CALLS_IN_CPP", "FAIL_ON_COMPILER_ERRORS", "LEAVE_SMALL_GRAPHS"):
         monkeypatch.delenv(f"TORCHMUX_{name}")
     settings = PAGE[PAGE.index("## Settings") :]
     for name, value in type(config)().to_dict().items():

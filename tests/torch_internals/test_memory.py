@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 
 import pytest
@@ -45,6 +46,15 @@ def test_weak_count() -> None:
         torch.mm(x, x)
         assert ti.weak_count(x) == 2
     assert (ti.weak_count(x), len(references)) == (1, 1)
+
+
+@checks("place_of_address")
+def test_place_of_address() -> None:
+    tensors = [torch.ones(2), torch.nn.Parameter(torch.ones(3))]
+    place = ti.place_of_address(tensors)
+    assert all(ctypes.c_size_t.from_address(id(t) + place).value == t._cdata for t in tensors)
+    with pytest.raises(LookupError, match="address of a tensor"):
+        ti.place_of_address([])  # nothing tells places apart
 
 
 @checks("new_on_cpu")

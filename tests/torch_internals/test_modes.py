@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -161,14 +163,19 @@ def test_forward_mode() -> None:
     assert ti.has_dual_level(graph)
 
 
-@checks("by_mode")
+@checks("by_mode", "in_plain_mode")
 def test_functions_by_mode() -> None:
-    run = ti.by_mode(lambda x: [x], under_autocast=lambda x: [x, 1], in_dual_level=lambda x: [x, 2])
+    def plain(x: int) -> list[int]:
+        return [x]
+
+    run = ti.by_mode(plain, under_autocast=lambda x: [x, 1], in_dual_level=lambda x: [x, 2])
     assert run(0) == [0]
     with torch.autocast("cpu"):
         assert run(0) == [0, 1]
         with torch.autograd.forward_ad.dual_level():
             assert run(0) == [0, 2]
+    assert ti.in_plain_mode(run) is ti.in_plain_mode(functools.partial(run)) is plain
+    assert ti.in_plain_mode(functools.partial(run, 0)) is ti.in_plain_mode(plain) is ti.in_plain_mode(max) is None
 
 
 @checks("autograd_switches")

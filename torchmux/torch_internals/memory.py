@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,19 @@ def storage_use_count(storage: Any) -> int:
 def weak_count(tensor: Any) -> int:
     """How many weak references torch itself has to a tensor, and one for all strong ones; Python's do not count."""
     return ctypes.c_uint32.from_address(tensor._cdata + 12).value & 0x7FFFFFFF  # the last bit says something else
+
+
+def place_of_address(tensors: Sequence[torch.Tensor]) -> int:
+    """How many bytes into its Python object a tensor has the address of what it is; it differs among versions of torch.
+
+    Raises:
+        LookupError: it is not the same, or not the only one, for these tensors.
+    """
+    words = range(object.__basicsize__, torch.Tensor.__basicsize__, 8)
+    found = [w for w in words if all(ctypes.c_size_t.from_address(id(t) + w).value == t._cdata for t in tensors)]
+    if len(found) != 1:
+        raise LookupError(f"the address of a tensor is at {found or 'no place'} in its object")
+    return found[0]
 
 
 def addresses_equal(values: Any, addresses: list[int | None], positions: list[int]) -> bool:

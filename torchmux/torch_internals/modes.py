@@ -4,8 +4,10 @@ default devices."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -92,7 +94,19 @@ def by_mode(plain: Run, *, under_autocast: Run, in_dual_level: Run) -> Run:
             return in_dual_level(*args)
         return under_autocast(*args) if is_any_autocast_enabled() else plain(*args)
 
+    call.plain = plain  # type: ignore[attr-defined]
     return call
+
+
+_OF_BY_MODE = by_mode(tuple, under_autocast=tuple, in_dual_level=tuple).__code__
+
+
+def in_plain_mode(run: Any) -> Run | None:
+    """What ``run`` calls without autocast and forward derivatives, if it is of :func:`by_mode`; else None."""
+    if isinstance(run, functools.partial) and not run.args and not run.keywords:
+        run = run.func
+    is_one = isinstance(run, FunctionType) and run.__code__ is _OF_BY_MODE
+    return run.plain if is_one else None
 
 
 def default_devices() -> tuple[Any, ...] | None:

@@ -52,6 +52,24 @@ def turn(key: str) -> Iterator[None]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def turn_without_waiting(key: str) -> Iterator[bool]:
+    """Whether no other process compiles the artifact ``key``; if so, none begins to within."""
+    cache = default_cache()
+    handle = None if cache is None or isinstance(cache, CarriedCache) else _opened(cache)
+    if handle is None:
+        yield True
+        return
+    taken = False
+    try:
+        taken = _is_taken(handle, key)
+        yield taken
+    finally:
+        if taken:
+            _free(handle, key)
+        os.close(handle)
+
+
 def _opened(cache: ArtifactCache) -> int | None:
     try:
         cache.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import DerivativeUnavailable
 
 from .decompose import draws_nothing, is_random
-from .runtime import WithoutAutocast, in_torch
+from .runtime import in_torch, outside_autocast
 from .symbols import has_symbols
 from .tangents import Tangents
 
@@ -58,8 +58,7 @@ def eager_with_tangents(run: Run, captured: GraphModule, *, strict: bool) -> Run
     def in_dual_level(*args: Any) -> Sequence[Any]:
         return otherwise(*args) if has_tangent(args) else run(*args)
 
-    plain = run.run if isinstance(run, WithoutAutocast) else run
-    any_call = internals.by_mode(plain, under_autocast=run, in_dual_level=in_dual_level)
+    any_call = internals.by_mode(outside_autocast(run), under_autocast=run, in_dual_level=in_dual_level)
     return run.short(any_call) if isinstance(run, Derivatives) else any_call
 
 

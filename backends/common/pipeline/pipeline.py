@@ -250,6 +250,8 @@ class _Work:
         found = recipes.follow(content, self.gm, self.implementation.restore, self.placing.report)
         if found is not None:
             self.compiler.tell_of(found[-1])
+            for run in found[-1].values():
+                Told(run).follow(self.placing.report, [])  # which placements are the part's, no recipe says
         return found
 
     def _follow_training(self, cache: ArtifactCache, key: str, content: bytes) -> Run | None:

@@ -118,14 +118,28 @@ def eager_when_overlap_differs(
     message = "inputs that the graph changes in place overlap in memory otherwise than when it was compiled"
     otherwise = in_torch(captured, message, strict=strict)
 
-    def call(*args: Any) -> Sequence[Any]:
-        if apart:
-            tensors = args if only_tensors else [args[at] for at in positions]
-            if len(set(map(_address_of, map(_storage_of, tensors)))) == len(positions):
-                return run(*args)  # no two share memory, which is found in half the time
-        return run(*args) if expected.holds(args) else otherwise(*args)
+    def guarded(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        def call(*args: Any) -> Sequence[Any]:
+            if apart:
+                tensors = args if only_tensors else [args[at] for at in positions]
+                if len(set(map(_address_of, map(_storage_of, tensors)))) == len(positions):
+                    return run(*args)  # no two share memory, which is found in half the time
+            return run(*args) if expected.holds(args) else otherwise(*args)
 
-    return call
+        return call
+
+    made = guarded(run)
+    if isinstance(run, WithoutAutocast):
+        made.outside_autocast = guarded(run.run)  # type: ignore[attr-defined]
+    return made
+
+
+def outside_autocast(run: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+    """``run`` for calls that are made without autocast: it need not switch that off."""
+    found: Callable[..., Sequence[Any]] = (
+        run.run if isinstance(run, WithoutAutocast) else getattr(run, "outside_autocast", run)
+    )
+    return found
 
 
 def small_in_torch(

@@ -13,7 +13,8 @@ When a graph is compiled, in this order:
 
 When it is loaded: ``loading``, with ``libraries`` for shared objects, ``packing`` for constant weights, ``choosing``
 for what is measured then (``gemm.h``, on top of ``blocks.h``, has the kernels that compete with the library's products,
-``convolution.h`` with its convolutions), and ``attention_kernel``.  ``casting`` rounds weights for autocast.
+``convolution.h`` with its convolutions), and ``attention_kernel``.  ``calls`` has small graphs called from C++.
+``casting`` rounds weights for autocast.
 
 Importing this package imports none of that.
 """

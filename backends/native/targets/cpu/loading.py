@@ -32,7 +32,12 @@ def load(own: Mapping[str, Any], built: bytes, constants: Mapping[str, torch.Ten
         function.restype = ctypes.c_int64
         names[f"run{at}"] = function
     timers = own["timers"]
-    return Loaded(names, (lambda: _times_taken(library, timers)) if timers else None)
+    sooner = None
+    if (plan := own.get("plan")) is not None:  # what was saved before there were plans has none
+        from .calls.extension import Sooner
+
+        sooner = Sooner(plan, names["run0"])
+    return Loaded(names, (lambda: _times_taken(library, timers)) if timers else None, sooner=sooner)
 
 
 def _times_taken(library: Any, count: int) -> list[float]:

@@ -27,6 +27,7 @@ from ...schedule.placement import reads_of, writes_of
 from ...schedule.stages import LoopNest
 from ..host import HostPrinter, text_of
 from ..target import Module
+from .calls.plan import plan_of
 from .choosing import Shape, shape_of
 from .computed import print_product
 from .cpp import Function, KernelPrinter
@@ -104,7 +105,7 @@ class Assembler:
         source = Source(includes, "".join(definitions), kernels, "\n".join(bodies), comments)
         constants = [b for b in self.program.buffers if b.name in self.program.constants]
         calls = [str(call.op) for call in self.host.calls]
-        own = {
+        own: dict[str, Any] = {
             "packs": as_json(packs),
             "products": [dataclasses.astuple(shape) for shape in self.products],
             "optimize": self.optimize if bodies else "",
@@ -112,8 +113,17 @@ class Assembler:
             "timers": len(self.timers),
             "attends": any(op.startswith("torchmux.") for op in calls),
         }
+        printer = _CtypesHost(self)
+        has_no_arena = self.arena_on_stack
+        plan = plan_of(
+            printer,
+            self.symbols,
+            verifies=bool(self.verifying),
+            arena_from=None if has_no_arena else MOST_ON_STACK if self.arena_may_be_on_stack else 0,
+        )
+        own["plan"] = None if self.timed else plan
         return Module(
-            _CtypesHost(self).run(),
+            printer.run(),
             source.whole(),
             "cpp",
             [self.program.constants[b.name] for b in constants],
