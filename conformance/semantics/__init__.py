@@ -30,6 +30,7 @@ from . import (
 from .arguments import (
     algebra,
     attributes,
+    circumstances,
     edges,
     everywhere,
     functions,
@@ -60,7 +61,7 @@ SUBJECTS = (
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
     orders.case, joins.case, chains.case, effects.case, unusual.case, inputs.case,
     seldom.case, counts.case, patterns.case, recipes.case, operands.case, sequences.case,
-    kinds.case,
+    kinds.case, circumstances.case,
 )  # fmt: skip
 
 
