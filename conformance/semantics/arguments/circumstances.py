@@ -118,28 +118,19 @@ def trained_over_sizes(trial: Trial) -> Any:
     def f(x: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
         index = torch.arange(x.shape[0], device=x.device).flip(0)
         return [
-            x.mean(), x.mean(0), x.sum(1), x.std(1), x.norm(dim=0), x.logsumexp(0), x.prod(1), x.cumsum(0), x.amax(1),
-            x.sort(0).values, x.topk(2, 1).values, x.median(1).values, F.layer_norm(x, x.shape[1:]), x.softmax(0),
-            F.rms_norm(x, x.shape[1:]), F.mse_loss(x, x.detach() * 2), x[index], x.t().clone(), x @ x.t(), x.t() @ x,
+            x.mean(0), x.sum(1), x.std(1), x.norm(dim=0), x.logsumexp(0), x.cumsum(0), x.amax(1), x.sort(0).values,
+            x.topk(2, 1).values, x.median(1).values, F.layer_norm(x, x.shape[1:]), x.softmax(0), x[index], x @ x.t(),
             F.cross_entropy(x, index % x.shape[1]), x.gather(0, index[:, None]), x.index_add(0, index, x), x.tril(),
-            x.scatter_add(0, index[:, None].expand(x.shape), x), x.roll(1, 0), x.repeat(2, 1), x.diagonal(),
-            F.pad(x, (1, 2)),
-            torch.cat([x, x[:, 1:]], 1), torch.stack([x, x]), x * v, x + v[0], x.flip(1), x.cumprod(1), x / x.shape[0],
-            F.embedding(index, x), F.normalize(x), x.expand(2, *x.shape), torch.where(x > 0.5, x, v), x[1:].exp(),
-            x.index_select(0, index), x.repeat_interleave(2, 0), x.unfold(1, 2, 1), *x.chunk(2, 1), x.reshape(-1)[::2],
-            F.binary_cross_entropy(x, x.detach()), F.cosine_similarity(x, x.flip(0), 1), torch.outer(x[:, 0], v),
-            F.scaled_dot_product_attention(x[None], x[None], x[None]), x.var((0, 1), correction=0), x.logcumsumexp(0),
+            F.pad(x, (1, 2)), torch.cat([x, x[:, 1:]], 1), x * v, x.flip(1), x / x.shape[0], F.embedding(index, x),
+            x.expand(2, *x.shape), torch.where(x > 0.5, x, v), x.repeat(2, 1), x.t().clone(),
         ]  # fmt: skip
 
     def g(x: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
         w = v.sin().repeat(36).view(4, 4, 3, 3)
         return [
-            F.conv2d(x, w, stride=2, padding=1), F.conv2d(x, w[:, :2], v, groups=2), F.conv_transpose2d(x, w, stride=2),
-            F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2, ceil_mode=True), F.adaptive_avg_pool2d(x, 2), x.flatten(1),
-            F.group_norm(x, 2, v, v), F.batch_norm(x, None, None, v, v, True), F.interpolate(x, scale_factor=2),
-            F.pixel_shuffle(x, 2), F.pad(x, (1, 2, 0, 1), mode="replicate"), x.mean((2, 3)), F.prelu(x - 0.5, v),
-            F.interpolate(x, size=(5, 4), mode="bilinear"), F.instance_norm(x), F.adaptive_max_pool2d(x, 2),
-            x.amax((1, 3)),
+            F.conv2d(x, w, stride=2, padding=1), F.conv_transpose2d(x, w, stride=2), F.max_pool2d(x, 3, 2, 1),
+            F.avg_pool2d(x, 2, ceil_mode=True), F.group_norm(x, 2, v, v), F.batch_norm(x, None, None, v, v, True),
+            F.adaptive_avg_pool2d(x, 2), F.interpolate(x, scale_factor=2), x.mean((2, 3)), x.flatten(1),
         ]  # fmt: skip
 
     found = []
