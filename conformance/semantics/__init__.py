@@ -30,7 +30,6 @@ from . import (
 from .arguments import (
     algebra,
     attributes,
-    circumstances,
     edges,
     everywhere,
     functions,
@@ -50,7 +49,20 @@ from .arguments import (
     widths,
     windows,
 )
-from .programs import chains, counts, derivatives, effects, joins, keys, lives, modules, patterns, recipes, sequences
+from .programs import (
+    chains,
+    circumstances,
+    counts,
+    derivatives,
+    effects,
+    joins,
+    keys,
+    lives,
+    modules,
+    patterns,
+    recipes,
+    sequences,
+)
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from ...case import Collection, Trial
-from .everywhere import functions, images, moves, positive, reductions
-from .windows import apart, with_gradients
+from ..arguments.everywhere import functions, images, moves, positive, reductions
+from ..arguments.windows import apart, with_gradients
 
 case = Collection("semantics/circumstances")
 
