@@ -356,7 +356,7 @@ def _shape(fake: torch.Tensor) -> tuple[int, ...]:
 
 
 def _number(value: Any) -> int:
-    return value if type(value) is int else value.node.hint  # type: ignore[no-any-return]
+    return value if type(value) is int else value.node.hint
 
 
 def _made_up_once(shapes: tuple[Any, ...], magnitude: int, signed: bool, seed: int, turn: int | None) -> list[Any]:
