@@ -10,5 +10,5 @@
 * ``loopback``: backends that are wrong on purpose, to try the suite.
 """
 
-SUITE_VERSION = "33"
+SUITE_VERSION = "34"
 """Raised when a case is added or changed, or the oracle: results of different versions do not compare."""

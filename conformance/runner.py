@@ -33,7 +33,7 @@ END_SECONDS = 30.0
 PATIENCE = {
     "models": 5.0, "semantics/slopes": 5.0, "semantics/attributes": 5.0, "semantics/orders": 5.0,
     "semantics/joins": 5.0, "semantics/unusual": 5.0, "semantics/patterns": 5.0, "semantics/counts": 5.0,
-    "semantics/kinds": 5.0,
+    "semantics/kinds": 5.0, "semantics/circumstances": 5.0,
 }  # fmt: skip
 """Multiples of the time limit for the cases of a group: models and programs of many calls have more to compile."""
 

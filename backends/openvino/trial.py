@@ -83,10 +83,14 @@ _TOLERANCE = 1e-4
 # The same of each element, where an operator computes each from its own: rules by formulas that cancel have no digits.
 _POINTWISE_TOLERANCE = 1e-2
 
-# Small tensors are tried several times, until about so many numbers have been seen.
-_NUMBERS, _MOST_ROUNDS = 256, 16
+# Small tensors are tried several times, until about so many numbers have been seen: fewer where each stands alone, as
+# tries of one tensor go on where the last one ended, and more where pairs of numbers decide.
+_NUMBERS, _NUMBERS_OF_ONE, _MOST_ROUNDS = 256, 64, 16
 
 _SEED = 20_240_229
+
+_SMALL = 1 << 12
+"""So many numbers are kept for the next operator that takes the same."""
 
 LARGEST_TOGETHER = 1 << 18
 """Numbers of an operator that is tried beside others: the memory of all is in use at once."""
@@ -103,7 +107,7 @@ def refusal(node: Node, fingerprint: str, others: Callable[[], Iterable[Node]] =
     ``others`` are nodes that will be asked about as well: they are tried together with ``node``.
     """
     key = _key(node, fingerprint)
-    if _known(key) is None:
+    if _known(key) is None and key not in _only_alone:
         unknown = {k: n for n in (node, *others()) if (k := _key(n, fingerprint)) not in _only_alone}
         unknown = {k: n for k, n in unknown.items() if _known(k) is None and _size(n) <= LARGEST_TOGETHER}
         right = _right_together(list(unknown.values())) if len(unknown) > 1 else set()
@@ -112,6 +116,7 @@ def refusal(node: Node, fingerprint: str, others: Callable[[], Iterable[Node]] =
                 _keep(each, "")
             else:
                 _only_alone.add(each)
+        _only_alone.add(key)  # a large one is not tried beside others, and the graph is not searched for it again
     if _known(key) is None:
         _keep(key, _try(node))
     return _answers[key]
@@ -226,9 +231,9 @@ def _right_in_one_model(tried: Mapping[Node, tuple[list[_Question], GraphModule,
         asked = [questions[min(turn, len(questions) - 1)] for questions, _, _ in tried.values()]
         inputs, wanted = [v for i, _, _ in asked for v in i], [w for _, results, _ in asked for w in results]
         got = iter(_run(compiled, inputs, wanted))
-        for node, (_, results, difference) in zip(tried, asked, strict=True):
-            differences = [difference(next(got), expected) for expected in results]
-            if any(differences):
+        for (node, (questions, _, _)), (_, results, difference) in zip(tried.items(), asked, strict=True):
+            pairs = [(next(got), expected) for expected in results]
+            if turn < len(questions) and any(difference(*pair) for pair in pairs):
                 right.discard(node)
     return right
 
@@ -267,7 +272,7 @@ def _extremes(gm: GraphModule, node: Node) -> Iterator[_Question]:
     for seed in range(_rounds(node)):
         inputs, _ = _torchs_answer(gm, node, seed) or ([], ())
         random = torch.Generator().manual_seed(_SEED + seed)
-        inputs = [_with_extremes(v, random) for v in inputs]
+        inputs = [_with_extremes(v, random, seed if _is_of_one(node) else None) for v in inputs]
         yield inputs, gm.forward(*inputs), _difference_of_extremes
 
 
@@ -276,10 +281,16 @@ def _difference_of_extremes(got: torch.Tensor, wanted: torch.Tensor) -> str:
     return "" if same else " where a number is nan, infinite or large"
 
 
-def _with_extremes(value: Any, random: torch.Generator) -> Any:
+def _with_extremes(value: Any, random: torch.Generator, turn: int | None) -> Any:
+    """Extreme numbers in place of those of ``value``: in their order from a ``turn`` on, or drawn."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    extreme = torch.tensor(_EXTREME)[torch.randint(0, len(_EXTREME), (min(value.numel(), 100_003),), generator=random)]
+    part = min(value.numel(), 100_003)
+    if turn is None:
+        places = torch.randint(0, len(_EXTREME), (part,), generator=random)
+    else:
+        places = (torch.arange(part) + turn * part) % len(_EXTREME)
+    extreme = torch.tensor(_EXTREME)[places]
     return extreme.repeat(-(-value.numel() // max(1, extreme.numel())))[: value.numel()].reshape(value.shape)
 
 
@@ -304,7 +315,14 @@ def _size(node: Node) -> int:
 def _rounds(node: Node) -> int:
     sizes = [v.meta["val"].numel() for v in node.all_input_nodes if isinstance(v.meta["val"], torch.Tensor)]
     least = min((s if type(s) is int else s.node.hint for s in sizes), default=_NUMBERS)
-    return min(_MOST_ROUNDS, -(-_NUMBERS // max(1, least)))
+    wanted = _NUMBERS_OF_ONE if _is_of_one(node) else _NUMBERS
+    return min(_MOST_ROUNDS, -(-wanted // max(1, least)))
+
+
+def _is_of_one(node: Node) -> bool:
+    """Whether ``node`` takes one tensor of floats, and nothing else that is made up."""
+    fakes = [value.meta["val"] for value in node.all_input_nodes]
+    return len(fakes) == 1 and isinstance(fakes[0], torch.Tensor) and fakes[0].dtype.is_floating_point
 
 
 def _torchs_answer(gm: GraphModule, node: Node, seed: int) -> tuple[list[Any], Sequence[torch.Tensor]] | None:
@@ -326,10 +344,31 @@ def _fits(result: torch.Tensor) -> bool:
 def _inputs(node: Node, seed: int) -> Iterator[list[Any]]:
     fakes = [value.meta["val"] for value in node.all_input_nodes]
     integers = any(isinstance(f, torch.Tensor) and not f.dtype.is_floating_point for f in fakes)
+    turn = seed if _is_of_one(node) else None
+    shapes = tuple((f.dtype, _shape(f)) if isinstance(f, torch.Tensor) else _number(f) for f in fakes)
     for magnitude in _magnitudes(node) if integers else _UNCHECKED:
         for signed in (True, False) if magnitude else (False,):
-            random = torch.Generator().manual_seed(_SEED + seed)
-            yield [_made_up(f, magnitude, signed, random) for f in fakes]
+            yield _made_up_once(shapes, magnitude, signed, seed, turn)
+
+
+def _shape(fake: torch.Tensor) -> tuple[int, ...]:
+    return tuple(_number(size) for size in fake.shape)
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else value.node.hint
+
+
+def _made_up_once(shapes: tuple[Any, ...], magnitude: int, signed: bool, seed: int, turn: int | None) -> list[Any]:
+    """Inputs of these dtypes and shapes; the operators of a graph have small ones in common, and write to none."""
+    small = sum(math.prod(each[1]) for each in shapes if isinstance(each, tuple)) <= _SMALL
+    return (_kept_inputs if small else _kept_inputs.__wrapped__)(shapes, magnitude, signed, seed, turn)
+
+
+@functools.lru_cache(maxsize=512)
+def _kept_inputs(shapes: tuple[Any, ...], magnitude: int, signed: bool, seed: int, turn: int | None) -> list[Any]:
+    random = torch.Generator().manual_seed(_SEED + seed)
+    return [_made_up(each, magnitude, signed, random, turn) for each in shapes]
 
 
 def _magnitudes(node: Node) -> tuple[int, ...]:
@@ -340,27 +379,36 @@ def _magnitudes(node: Node) -> tuple[int, ...]:
     return _CHECKED if packet in _CHECK else _UNCHECKED
 
 
-def _made_up(fake: Any, magnitude: int, signed: bool, random: torch.Generator) -> Any:
-    if not isinstance(fake, torch.Tensor):
-        return fake if type(fake) is int else fake.node.hint
-    shape = [s if type(s) is int else s.node.hint for s in fake.shape]
+def _made_up(kind: Any, magnitude: int, signed: bool, random: torch.Generator, turn: int | None) -> Any:
+    """A tensor of a dtype and a shape, or the number that ``kind`` is.
+
+    Special numbers are among those that are drawn, or come by turns, so that a tensor of few elements meets each.
+    """
+    if not isinstance(kind, tuple):
+        return kind
+    dtype, shape = kind
     count = math.prod(shape)
     # Large tensors repeat a part, since making random numbers takes longer than computing with them.
     part = min(count, 100_003)
-    if fake.dtype.is_floating_point:
+    if dtype.is_floating_point:
         values = torch.randn(part, generator=random)
-        values[: len(_SPECIAL)] = torch.tensor(_SPECIAL)[:part]
-        values = values[torch.randperm(part, generator=random)]
-    elif fake.dtype is torch.bool:
+        if turn is None and part < len(_SPECIAL):
+            drawn = torch.tensor(_SPECIAL)[torch.randint(0, len(_SPECIAL), (part,), generator=random)]
+            values = torch.where(torch.rand(part, generator=random) < 0.5, drawn, values)
+        else:
+            special = torch.tensor(_SPECIAL[(turn or 0) * part :][:part])
+            values[: len(special)] = special
+            values = values[torch.randperm(part, generator=random)]
+    elif dtype is torch.bool:
         values = torch.randint(0, 2, (part,), generator=random)
     else:
-        most = min(magnitude, torch.iinfo(fake.dtype).max)
-        least = max(-magnitude if signed else 0, torch.iinfo(fake.dtype).min)
+        most = min(magnitude, torch.iinfo(dtype).max)
+        least = max(-magnitude if signed else 0, torch.iinfo(dtype).min)
         values = torch.randint(least, most + 1, (part,), generator=random)
         # Small numbers among the large ones: rounding shows in those, and lost digits in these.
         scale = 2 ** torch.randint(0, most.bit_length() or 1, (part,), generator=random)
         values = torch.div(values, scale, rounding_mode="trunc")
-    values = values.to(fake.dtype)
+    values = values.to(dtype)
     repeated = values.repeat(-(-count // part))[:count] if part else values
     return repeated.reshape(shape)
 
@@ -405,6 +453,8 @@ def _told(got: torch.Tensor, wanted: torch.Tensor, pointwise: bool) -> str:
     if not wanted.dtype.is_floating_point:
         count = int((got != wanted).sum())
         return f"{count} of {wanted.numel()} numbers differ" if count else ""
+    if torch.allclose(got, wanted, _TOLERANCE / 10, 0.0, equal_nan=True):
+        return ""  # each element is within less than what is allowed, which takes less time to say
     finite, infinite = wanted.isfinite(), wanted.isinf()
     if not torch.equal(got.isnan(), wanted.isnan()) or not torch.equal(got[infinite], wanted[infinite]):
         return "nan or infinity in different positions"

@@ -48,7 +48,7 @@ from . import (
     surroundings,
     turns,
 )
-from .beyond import counts, forms, kinds, operands, pairings, patterns, reach
+from .beyond import counts, forms, kinds, operands, pairings, patterns, reach, seldom
 from .circumstances import (
     algebra,
     attributes,
@@ -91,7 +91,7 @@ _KINDS = (
     reach.layout, reach.numerics, reach.turns, reach.process, reach.state,
     forms.arguments, forms.numerics, pairings.simplifications, pairings.numerics,
     operands.arguments, operands.numerics, operands.simplifications,
-    kinds.numerics, kinds.simplifications, kinds.training,
+    kinds.numerics, kinds.simplifications, kinds.training, seldom.numerics, seldom.layout, seldom.training,
 )  # fmt: skip
 
 ALL: dict[str, Fault] = {fault.name: fault for each in _KINDS for fault in each}

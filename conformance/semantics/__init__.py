@@ -49,7 +49,20 @@ from .arguments import (
     widths,
     windows,
 )
-from .programs import chains, counts, derivatives, effects, joins, keys, lives, modules, patterns, recipes, sequences
+from .programs import (
+    chains,
+    circumstances,
+    counts,
+    derivatives,
+    effects,
+    joins,
+    keys,
+    lives,
+    modules,
+    patterns,
+    recipes,
+    sequences,
+)
 
 SUBJECTS = (
     mutation.case, aliasing.case, numbers.case, special.case, integers.case, accuracy.case, shapes.lengths,
@@ -60,7 +73,7 @@ SUBJECTS = (
     rare.case, slopes.case, smallest.case, values.case, attributes.case,
     orders.case, joins.case, chains.case, effects.case, unusual.case, inputs.case,
     seldom.case, counts.case, patterns.case, recipes.case, operands.case, sequences.case,
-    kinds.case,
+    kinds.case, circumstances.case,
 )  # fmt: skip
 
 

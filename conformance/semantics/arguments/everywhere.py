@@ -14,7 +14,7 @@ from .windows import with_gradients
 case = Collection("semantics/everywhere")
 
 
-def _functions(x: torch.Tensor) -> list[torch.Tensor]:
+def functions(x: torch.Tensor) -> list[torch.Tensor]:
     """Functions of single numbers between a tenth and one."""
     return [
         x.acos(), (x + 1).acosh(), x.asin(), x.asinh(), x.atan(), x.atanh(), x.sinh(), x.cosh(), x.tan(), x.erf(),
@@ -30,7 +30,7 @@ def _functions(x: torch.Tensor) -> list[torch.Tensor]:
     ]  # fmt: skip
 
 
-def _reductions(x: torch.Tensor) -> list[torch.Tensor]:
+def reductions(x: torch.Tensor) -> list[torch.Tensor]:
     """Reductions, scans and orders over each of two dimensions."""
     return [
         x.sum(0), x.mean(1), x.var(0), x.std(1), x.norm(dim=0), x.norm(1.5, 1), x.logsumexp(0), x.prod(1), x.softmax(0),
@@ -49,7 +49,7 @@ def _reductions(x: torch.Tensor) -> list[torch.Tensor]:
     ]  # fmt: skip
 
 
-def _moves(x: torch.Tensor) -> list[Any]:
+def moves(x: torch.Tensor) -> list[Any]:
     """What takes, places and moves elements of a tensor of two dimensions."""
     rows, columns = x.shape
     index = torch.arange(rows, device=x.device).flip(0)
@@ -72,7 +72,7 @@ def _moves(x: torch.Tensor) -> list[Any]:
     ]  # fmt: skip
 
 
-def _images(x: torch.Tensor) -> list[torch.Tensor]:
+def images(x: torch.Tensor) -> list[torch.Tensor]:
     """Layers of images with four channels."""
     w = torch.linspace(-1, 1, 8 * 4 * 9, dtype=x.dtype, device=x.device).view(8, 4, 3, 3)
     v = w[:4, 0, 0, 0] + 1.5
@@ -96,77 +96,77 @@ def _images(x: torch.Tensor) -> list[torch.Tensor]:
     ]  # fmt: skip
 
 
-def _positive(trial: Trial, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def positive(trial: Trial, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return trial.tensor(*shape, dtype=dtype, low=0.1, high=1.0)
 
 
 @case("float64", "training", reference=False)
 def functions_in_float64(trial: Trial) -> Any:
     """Functions of single numbers in float64, and their gradients, have its digits: so do constants inside of them."""
-    return with_gradients(trial, _functions, _positive(trial, 11, dtype=torch.float64))
+    return with_gradients(trial, functions, positive(trial, 11, dtype=torch.float64))
 
 
 @case("float64", reference=False, cancels=True)
 def reductions_in_float64(trial: Trial) -> Any:
     """Reductions, products, orders and losses in float64 have its digits."""
-    return trial.run(_reductions, _positive(trial, 6, 5, dtype=torch.float64))
+    return trial.run(reductions, positive(trial, 6, 5, dtype=torch.float64))
 
 
 @case("float16", terms=32)
 def reductions_in_float16(trial: Trial) -> Any:
     """Reductions, products, orders and losses in float16 are computed in a type that is wide enough."""
-    return trial.run(_reductions, _positive(trial, 6, 5, dtype=torch.float16))
+    return trial.run(reductions, positive(trial, 6, 5, dtype=torch.float16))
 
 
 def _image(trial: Trial, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return _positive(trial, 2, 4, 6, 7, dtype=dtype)
+    return positive(trial, 2, 4, 6, 7, dtype=dtype)
 
 
 @case("float64", reference=False, cancels=True)
 def images_in_float64(trial: Trial) -> Any:
     """Layers of images in float64 have its digits."""
-    return trial.run(_images, _image(trial, torch.float64))
+    return trial.run(images, _image(trial, torch.float64))
 
 
 @case("bfloat16", terms=32)
 def images_in_bfloat16(trial: Trial) -> Any:
     """Layers of images in bfloat16 are computed in a type that is wide enough."""
-    return trial.run(_images, _image(trial, torch.bfloat16))
+    return trial.run(images, _image(trial, torch.bfloat16))
 
 
 @case(terms=32)
 def images_in_channels_last(trial: Trial) -> Any:
     """Layers of images whose channels stand last in memory."""
-    return trial.run(_images, _image(trial).to(memory_format=torch.channels_last))
+    return trial.run(images, _image(trial).to(memory_format=torch.channels_last))
 
 
 @case("float64", "training", reference=False, cancels=True, quick=False)
 def gradients_in_float64(trial: Trial) -> Any:
     """Gradients of reductions, products, losses and layers of images in float64 have its digits."""
-    flat = with_gradients(trial, _reductions, _positive(trial, 6, 5, dtype=torch.float64))
-    return flat, with_gradients(trial, _images, _image(trial, torch.float64))
+    flat = with_gradients(trial, reductions, positive(trial, 6, 5, dtype=torch.float64))
+    return flat, with_gradients(trial, images, _image(trial, torch.float64))
 
 
 @case("bfloat16", "training", terms=32, quick=False)
 def gradients_in_bfloat16(trial: Trial) -> Any:
     """Gradients of layers of images in bfloat16 are computed in a type that is wide enough."""
-    return with_gradients(trial, _images, _image(trial, torch.bfloat16))
+    return with_gradients(trial, images, _image(trial, torch.bfloat16))
 
 
 @case("training", terms=32, quick=False)
 def gradients_in_channels_last(trial: Trial) -> Any:
     """Gradients of layers of images whose channels stand last in memory."""
-    return with_gradients(trial, _images, _image(trial).to(memory_format=torch.channels_last))
+    return with_gradients(trial, images, _image(trial).to(memory_format=torch.channels_last))
 
 
 @case(terms=32)
 def of_parts(trial: Trial) -> Any:
     """Reductions and moves of tensors that are transposed, begin in the middle, skip elements, or repeat a row."""
-    whole = _positive(trial, 12, 14)
+    whole = positive(trial, 12, 14)
     given = whole[1:7, 2:7].t(), whole[::2, 1::3], whole[3, 3:8].expand(6, 5)
 
     def f(*given: torch.Tensor) -> list[Any]:
-        return [_reductions(given[0]), _moves(given[1]), _reductions(given[2])[:28], _moves(given[2])[:26]]
+        return [reductions(given[0]), moves(given[1]), reductions(given[2])[:28], moves(given[2])[:26]]
 
     return trial.run(f, *given)
 
@@ -199,8 +199,8 @@ def over_sizes(trial: Trial) -> Any:
         ]  # fmt: skip
 
     flat, image = trial.compile(f, dynamic=True), trial.compile(g, dynamic=True)
-    return [flat(_positive(trial, *size)) for size in ((6, 5), (9, 8), (4, 7))], [
-        image(_positive(trial, batch, 4, height, width)) for batch, height, width in ((2, 6, 7), (3, 9, 8))
+    return [flat(positive(trial, *size)) for size in ((6, 5), (9, 8), (4, 7))], [
+        image(positive(trial, batch, 4, height, width)) for batch, height, width in ((2, 6, 7), (3, 9, 8))
     ]
 
 
@@ -208,7 +208,7 @@ def over_sizes(trial: Trial) -> Any:
 def of_equal_sizes(trial: Trial) -> Any:
     """Where all dimensions have one size, only arguments tell them apart: channels, rows, classes, keys, weights."""
 
-    def images(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
+    def pictures(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
         return [
             F.prelu(x - 0.5, v), F.batch_norm(x, v, v * 2, v, v), F.group_norm(x, 2, v, v),
             F.conv2d(x, w, v, padding=1),
@@ -233,5 +233,5 @@ def of_equal_sizes(trial: Trial) -> Any:
             torch.where(v > 0.5, m, m.t()), m.masked_fill((v > 0.5)[:, None], 0.0),
         ]  # fmt: skip
 
-    x, w, v = _positive(trial, 4, 4, 4, 4), _positive(trial, 4, 4, 4, 4), _positive(trial, 4)
-    return trial.run(images, x, w, v), trial.run(matrices, x[1, 2], w[0, 0], v)
+    x, w, v = positive(trial, 4, 4, 4, 4), positive(trial, 4, 4, 4, 4), positive(trial, 4)
+    return trial.run(pictures, x, w, v), trial.run(matrices, x[1, 2], w[0, 0], v)
