@@ -19,8 +19,9 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import NeedsShapeEnv
+from ..guards.forms import shows_leaf
 from ..guards.guards import TensorGuard
-from ..guards.kinds.tensors import PropertyEquals
+from ..guards.kinds.tensors import PropertyEquals, ShowsNoLeaf
 from ..guards.sources import Source
 from ..sizes import read_numbers
 from ..sizes.dynamic import DynamicDims
@@ -312,6 +313,8 @@ class GraphRecorder(SymbolicNumbers):
                 continue
             if on_one_storage(node.meta["example_value"], written):
                 self.guards.add(PropertyEquals(source, "is_leaf", False, "is no leaf"))
+                if not shows_leaf(real):
+                    self.guards.add(ShowsNoLeaf(source))
 
     def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
         if self.region is None:
