@@ -87,7 +87,7 @@ _OF_SEVERAL = frozenset(f"{name}Backward0" for name in ("Unbind", "Split", "Spli
 
 
 def shows_leaf(tensor: torch.Tensor) -> bool:
-    """Whether eager refuses to write to a tensor: a view of a leaf that requires a gradient, or one of several views."""
+    """Whether eager refuses to write to a tensor: a view of a leaf that requires a gradient or one of several views."""
     base = tensor._base
     if base is None or not tensor.requires_grad:
         return False
