@@ -1,4 +1,4 @@
-"""A text that is made of a number and names another thing in each call ends the graph, and is not compiled each time."""
+"""A text made of a number that names another thing in each call ends the graph, and is not compiled each time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _attribute(x, n, table):
 
 
 def _written(x, n, table):
-    table["log"]["loss/%d" % n] = x.sum()
+    table["log"]["loss/" + str(n)] = x.sum()
     return x * 2
 
 
