@@ -29,7 +29,7 @@ _BY_PLACE = frozenset(
     ("addbmm_", "addmm_", "addmv_", "addr_", "baddbmm_", "bernoulli_", "index_add_", "index_copy_", "index_put_")
     + ("index_reduce_", "masked_scatter_", "put_", "scatter_", "scatter_add_", "scatter_reduce_")
 )
-_MOST_WORK = 10_000  # candidates that NumPy tries to find an element that two tensors share
+_MOST_WORK: Any = 10_000  # candidates that NumPy tries to find an element that two tensors share
 
 
 def reads_what_it_writes(name: str, args: list[Any], kwargs: dict[str, Any], result: Any) -> bool:
