@@ -83,6 +83,17 @@ def apart(array: np.ndarray, *others: Any) -> bool:
     return not any(begin < last and first < end for first, last in map(_memory_bounds, others))
 
 
+_OF_SEVERAL = frozenset(f"{name}Backward0" for name in ("Unbind", "Split", "SplitWithSizes"))  # views made together
+
+
+def shows_leaf(tensor: torch.Tensor) -> bool:
+    """Whether eager refuses to write to a tensor: a view of a leaf that requires a gradient or one of several views."""
+    base = tensor._base
+    if base is None or not tensor.requires_grad:
+        return False
+    return (base.is_leaf and base.requires_grad) or type(tensor.grad_fn).__name__ in _OF_SEVERAL
+
+
 def _memory_bounds(obj: Any) -> tuple[int, int]:
     if isinstance(obj, np.ndarray):
         return _byte_bounds(obj)

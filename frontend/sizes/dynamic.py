@@ -30,6 +30,9 @@ class Dims:
         return bool(self.sizes or self.strides)
 
 
+_FEW_TEXTS = 3
+
+
 class DynamicDims:
     """The decision, per input, which sizes, strides and numbers are symbolic.
 
@@ -98,6 +101,14 @@ class DynamicDims:
     def has_moved(self, position: Any, source: Source) -> bool:
         """Whether an iterator has been seen to stand elsewhere."""
         return self.seen.setdefault((source.words(), "position"), position) != position
+
+    def is_one_of_many(self, text: str, source: Source) -> bool:
+        """Whether a text that Python computes has been another one in several compilations: then it names many things,
+        each of which would be a graph."""
+        texts = self.seen.setdefault((source.words(), "text"), set())
+        if len(texts) < _FEW_TEXTS:
+            texts.add(text)
+        return text not in texts and not self.fixed_lengths
 
     def takes_data(self, number: int | float, source: Source) -> bool:
         """Whether a number that is most likely data, or counts, is symbolic before it has changed."""

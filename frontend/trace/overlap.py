@@ -1,8 +1,8 @@
 """Tensors that partially overlap: ``y.sub_(y[0])`` would read what it just wrote, and eager refuses it.
 
-Fake tensors have no addresses, so propagation does not detect this, and a graph would compute an arbitrary result.  The
-rule is that of ATen's ``get_overlap_status``: it checks only tensors without gaps, and treats tensors at the same
-address with the same strides as identical.
+Fake tensors have no addresses, so propagation does not detect this.  Eager refuses such operators, or, where tensors
+have gaps and in products of matrices, reads some elements before and some after they are written; a compiler computes
+everything first.  So the graph ends there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..breaks import OPERATION, GraphBreak
@@ -23,22 +24,94 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
-def overlaps_in_part(written: torch.Tensor, others: Iterable[Any]) -> bool:
-    """Whether one of ``others`` shares some elements with ``written``, and is not the same.
+# In place, and not element by element: what they read must be other memory, even all of the same.
+_BY_PLACE = frozenset(
+    ("addbmm_", "addmm_", "addmv_", "addr_", "baddbmm_", "bernoulli_", "index_add_", "index_copy_", "index_put_")
+    + ("index_reduce_", "masked_scatter_", "put_", "scatter_", "scatter_add_", "scatter_reduce_")
+)
+_MOST_WORK: Any = 10_000  # candidates that NumPy tries to find an element that two tensors share
 
-    All are fake.  Of symbolic sizes those of this call count.
+
+def reads_what_it_writes(name: str, args: list[Any], kwargs: dict[str, Any], result: Any) -> bool:
+    """Whether an operator that may write to an argument reads some of that memory as another element.
+
+    All tensors are fake.  Of symbolic sizes those of this call count.
     """
-    place = None
+    out = kwargs.get("out")
+    if out is not None:
+        others = _tensors_in((args, [value for key, value in kwargs.items() if key != "out"]))
+        return any(_meets(written, others, _is_elementwise(name)) for written in _tensors_in(out))
+    if name == "setitem" and len(args) == 3 and isinstance(args[0], torch.Tensor):
+        return _assigns_what_it_writes(*args)
+    if not isinstance(result, torch.Tensor) or not any(value is result for value in (*args, *kwargs.values())):
+        return False
+    others = _tensors_in((args[1:] if args and args[0] is result else args, list(kwargs.values())))
+    return _meets(result, others, name.rpartition(".")[2] not in _BY_PLACE)
+
+
+def _assigns_what_it_writes(written: torch.Tensor, index: Any, value: Any) -> bool:
+    places, others = _tensors_in(index), _tensors_in(value)
+    if places or any(isinstance(each, list) for each in (index if isinstance(index, tuple) else (index,))):
+        return any(on_one_storage(other, written) for other in places if other.dtype is not torch.bool) or _meets(
+            written, others, False
+        )
+    if not any(on_one_storage(other, written) for other in others):
+        return False
+    with torch.no_grad():
+        return _meets(written.detach()[index], others, True)
+
+
+def _meets(written: torch.Tensor, others: Iterable[torch.Tensor], is_elementwise: bool) -> bool:
+    """Whether one of ``others`` has elements of ``written``, apart from all of the same in an elementwise operator."""
     for other in others:
-        if not isinstance(other, torch.Tensor) or other is written or not on_one_storage(other, written):
+        if not on_one_storage(other, written) or (other is written and is_elementwise):
             continue
-        place = place or _place(written)
-        theirs = _place(other)
-        if place is None or theirs is None or place == theirs:
+        mine, theirs = _layout(written), _layout(other)
+        if mine is None or theirs is None or (is_elementwise and mine == theirs):
             continue
-        if theirs[0] < place[1] and place[0] < theirs[1]:
+        if not _are_apart(mine, theirs):
             return True
     return False
+
+
+def _layout(tensor: torch.Tensor) -> tuple[int, list[int], list[int]] | None:
+    """The first byte, the sizes, and the strides in bytes; None without elements or of a data-dependent size."""
+    sizes, strides, begin = [_now(n) for n in tensor.shape], [_now(n) for n in tensor.stride()], tensor.storage_offset()
+    if _now(begin) is None or None in sizes or None in strides or 0 in sizes:
+        return None
+    width = tensor.element_size()
+    return _now(begin) * width, [*sizes, width], [*(stride * width for stride in strides), 1]
+
+
+def _are_apart(*layouts: tuple[int, list[int], list[int]]) -> bool:
+    """Whether no byte belongs to both; arrays that nobody reads stand for them, at addresses that are none."""
+    first, second = (
+        np.lib.stride_tricks.as_strided(np.asarray(_Byte(begin)), sizes, strides) for begin, sizes, strides in layouts
+    )
+    try:
+        return not np.shares_memory(first, second, max_work=_MOST_WORK)
+    except np.exceptions.TooHardError:
+        return False
+
+
+class _Byte:
+    """One byte at an address."""
+
+    def __init__(self, address: int) -> None:
+        # NumPy takes 0 for no address.
+        data = (address + 4096, True)
+        self.__array_interface__ = {"shape": (1,), "typestr": "|u1", "data": data, "version": 3}
+
+
+def _is_elementwise(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name.rpartition(".")[2], None)
+    return packet is not None and any(torch.Tag.pointwise in getattr(packet, n).tags for n in packet.overloads())
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [found for each in value for found in _tensors_in(each)] if isinstance(value, (list, tuple)) else []
 
 
 def overlaps_itself(written: torch.Tensor) -> bool:
@@ -53,24 +126,6 @@ def overlaps_itself(written: torch.Tensor) -> bool:
 def on_one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors show the same memory, wherever in it."""
     return a.layout is b.layout is torch.strided and a.untyped_storage()._cdata == b.untyped_storage()._cdata
-
-
-def _place(tensor: torch.Tensor) -> tuple[int, int, tuple[Any, ...]] | None:
-    """The first byte, the byte after the last, and the strides.
-
-    None for tensors with gaps, without elements, or of a data-dependent size.
-    """
-    sizes, strides = [_now(n) for n in tensor.shape], tuple(_now(n) for n in tensor.stride())
-    begin = _now(tensor.storage_offset())
-    if begin is None or None in sizes or None in strides:
-        return None
-    expected = 1
-    for stride, size in sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size != 1):
-        if size == 0 or stride != expected:
-            return None
-        expected *= size
-    width = tensor.element_size()
-    return begin * width, (begin + expected) * width, strides
 
 
 def meets_itself(written: list, *others: Any) -> bool:

@@ -19,8 +19,9 @@ from torchmux.torch_internals.symbolic_tensors import SymbolicTensors
 from .. import breaks
 from ..breaks import GraphBreak
 from ..capture.attempts import NeedsShapeEnv
+from ..guards.forms import shows_leaf
 from ..guards.guards import TensorGuard
-from ..guards.kinds.tensors import PropertyEquals
+from ..guards.kinds.tensors import PropertyEquals, ShowsNoLeaf
 from ..guards.sources import Source
 from ..sizes import read_numbers
 from ..sizes.dynamic import DynamicDims
@@ -35,7 +36,7 @@ from ..values.overrides import overridden_method
 from ..values.tensors import TensorValue, guard_additions, is_plain_tensor
 from .defaults import Defaults
 from .desugar import desugared
-from .overlap import meets_itself, on_one_storage, overlaps_in_part, overlaps_itself
+from .overlap import meets_itself, on_one_storage, overlaps_itself, reads_what_it_writes
 from .subclasses import RefusesDraws, made_by_operator, refuse_writes
 from .tracer import OpenRegion
 from .with_numbers import stacked, with_numbers
@@ -237,15 +238,14 @@ class GraphRecorder(SymbolicNumbers):
             raise GraphBreak(breaks.OPERATION, "out= is a tensor with a different shape, which the operator resizes")
         if isinstance(out, torch.Tensor):
             self._refuse_other_dtype(kind, target, fake_args, fake_kwargs)
+        if reads_what_it_writes(name, fake_args, fake_kwargs, result):
+            raise GraphBreak(breaks.OPERATION, f"{name} reads part of the memory that it writes")
         if isinstance(result, torch.Tensor):
             for value in (*args, *kwargs.values()):
                 if isinstance(value, TensorValue) and value.example is result:
-                    if overlaps_in_part(result, (*fake_args, *fake_kwargs.values())):
-                        words = f"{_operator_name(target)} reads part of the memory that it writes"
-                        raise GraphBreak(breaks.OPERATOR_FAILED, words)
-                    fills = _operator_name(target).rpartition(".")[2] in ("fill_", "zero_")
+                    fills = name.rpartition(".")[2] in ("fill_", "zero_")
                     if overlaps_itself(result) and not fills and self._writes(kind, target, fake_args, fake_kwargs):
-                        words = f"{_operator_name(target)} writes to elements that share their memory"
+                        words = f"{name} writes to elements that share their memory"
                         raise GraphBreak(breaks.OPERATION, words)
                     self._guard_no_leaf(result)
                     self.create_node(kind, target, fx_args, fx_kwargs).meta["example_value"] = result
@@ -313,6 +313,8 @@ class GraphRecorder(SymbolicNumbers):
                 continue
             if on_one_storage(node.meta["example_value"], written):
                 self.guards.add(PropertyEquals(source, "is_leaf", False, "is no leaf"))
+                if not shows_leaf(real):
+                    self.guards.add(ShowsNoLeaf(source))
 
     def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict) -> Any:
         if self.region is None:

@@ -301,6 +301,9 @@ class ComputedValue(ConstValue):
 
     @property
     def value(self) -> Any:
+        if type(self._known) is str and not self._tr.breaks_are_errors:
+            if self._tr.dims.is_one_of_many(self._known, self.computed):
+                raise GraphBreak(OPERATION, f"{self.describe()}, which changes: each text would be another graph")
         self._tr.guards_equal(self.computed, self._known)
         return self._known
 

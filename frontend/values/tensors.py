@@ -256,7 +256,12 @@ class TensorValue(GraphValue):
             tr.guards.add(ClassFinds(source, name, raw))
 
     def _version(self, tr: Tracer) -> Value:
-        """What an input had counted when the frame was entered, and the writes of the graph so far."""
+        """What an input had counted when the frame was entered, and the writes of the graph so far.
+
+        What the graph has computed is answered here, because a compiler's results have counted nothing.
+        """
+        if self.is_counted_here(tr):
+            return ConstValue(self.example._version)
         if self.source is None or not self.is_input or tr.region is not None or self.example.is_inference():
             return self._refuse("_version")
         if tr.writes_inputs(except_for=self):
@@ -264,6 +269,11 @@ class TensorValue(GraphValue):
         number, source = tr.real_inputs[self.node]._version, Attr(self.source, "_version")
         before = tr.number_input(number, source) if tr.dims.takes_data(number, source) else tr.wrap(number, source)
         return tr.binary("+", before, ConstValue(tr.writes_to(self)))
+
+    def is_counted_here(self, tr: Tracer) -> bool:
+        """Whether the fake tensor has counted every write to the tensor, which is new in the graph."""
+        made = not self.is_input and tr.region is None and ti.is_fake_class(type(self.example))
+        return made and not self.example.is_inference() and not tr.shares_memory_with_input(self.example)
 
     def _grad(self, tr: Tracer) -> Value:
         if self.source is None or not self.is_input:

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..closed import kind
-from ..forms import accepts, apart, flattens_to
+from ..forms import accepts, apart, flattens_to, shows_leaf
 from ..sources import Source
 from .guard import Guard, always_checked
 
@@ -27,6 +27,19 @@ class PropertyEquals(Guard):
 
     def words(self) -> str:
         return self.what or f"has {self.name} {self.value}"
+
+    is_watched = always_checked
+
+
+@kind
+class ShowsNoLeaf(Guard):
+    """A tensor that is written to is no view of a leaf that requires a gradient."""
+
+    def condition(self, value: str, out: Loader) -> str:
+        return f"not {out.const(shows_leaf)}({value})"
+
+    def words(self) -> str:
+        return "shows no memory of a leaf"
 
     is_watched = always_checked
 

@@ -79,6 +79,7 @@ from torchmux.frontend.guards.kinds.tensors import (
     DistributedAs,
     FlattensTo,
     PropertyEquals,
+    ShowsNoLeaf,
     StorageOffset,
     Strides,
 )
@@ -252,6 +253,7 @@ EXAMPLES = [
     (RegistersNothingBut(x, "weight", False), torch.nn.ReLU(), LIN, "not ('weight' in x._parameters or "
      "'weight' in x._modules or ('weight' in x._buffers) is not False)", "registers weight as before"),
     (PropertyEquals(x, "is_leaf", True), LEAF, LEAF * 2, "x.is_leaf == _c0", "has is_leaf True"),
+    (ShowsNoLeaf(x), (LEAF * 2).view(-1), LEAF.view(-1), "not _c0(x)", "shows no memory of a leaf"),
     (Strides(x, (2, 1)), torch.ones(1, 2), torch.ones(2, 1).t(), "x.stride() == (2, 1)", "has strides (2, 1)"),
     (Decides(Item(x, 0), (Item(x, 0), Item(x, 1)), (operator.lt, 0, (operator.mul, 1, "0.5")), True), (1.0, 4.0),
      (3.0, 4.0), "_c0(v1, v2) is True", "decides a branch as before (True)"),
