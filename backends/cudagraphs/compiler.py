@@ -12,7 +12,7 @@ from torchmux import torch_internals as internals
 from torchmux.registry.errors import NodesRefused
 from torchmux.registry.spec import CompileRequest
 
-from ..common.pipeline.decompose import RESAMPLING
+from ..common.pipeline.decompose import RESIZING
 from .function import CudagraphsFunction
 from .options import CudagraphsOptions
 from .pool import pool_of
@@ -28,7 +28,7 @@ class Cudagraphs:
 
     def keep_whole(self) -> frozenset[Any]:
         """What torch would take apart without being asked: a recording has eager's kernels."""
-        return RESAMPLING
+        return RESIZING
 
     differentiate_whole = keep_whole
 

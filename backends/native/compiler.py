@@ -50,10 +50,9 @@ class Native:
 
     def differentiate_whole(self) -> frozenset[Any]:
         """Composite operators whose gradients torch's own kernels compute better, or loops here."""
-        from ..common.pipeline.decompose import RESAMPLING
+        from ..common.pipeline.decompose import RESIZING
 
-        names = (f"{kind}{rank}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3))
-        return RESAMPLING | {getattr(torch.ops.aten, name).vec for name in names}
+        return RESIZING
 
     def rewrite(self, gm: GraphModule, request: CompileRequest) -> GraphModule:
         """The captured graph, before it is traced, with attention fused, and images laid out for training.

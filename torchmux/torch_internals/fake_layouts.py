@@ -171,6 +171,11 @@ IMAGES = {
     _aten.upsample_bilinear2d.vec: "cuda",
     _aten.upsample_nearest2d.vec: "cuda",
     _aten._upsample_nearest_exact2d.vec: "cuda",
+    **{
+        overload: "cuda"
+        for packet in (_aten.upsample_nearest3d, _aten._upsample_nearest_exact3d, _aten.upsample_trilinear3d)
+        for overload in (packet.default, packet.vec)
+    },
 }
 """Operators that make images of images on one kind of device, although torch's fakes of them are none, or not all."""
 

@@ -290,6 +290,14 @@ RESAMPLING = frozenset(
 """What reads between pixels.  torch's formula multiplies differences, which are nan between infinite pixels, and adds
 up what the gradient scatters, for which there is a kernel."""
 
+RESIZING = RESAMPLING | {
+    getattr(torch.ops.aten, f"{kind}{rank}d").vec
+    for kind in ("upsample_nearest", "_upsample_nearest_exact")
+    for rank in (1, 2, 3)
+}
+"""All that gives images another size.  torch's formulas of the nearest neighbors know neither autocast on a GPU nor the
+order of volumes there."""
+
 
 # --- what else a backend receives -------------------------------------------------------------------------------------
 

@@ -404,6 +404,8 @@ def floordiv(left: Index, right: Index) -> Index:
     quotient, rest, right, _ = _divide(left, right)
     if rest is None:
         return quotient
+    if type(rest) is int and type(right) is int:  # of a sum of which all else could be divided
+        return quotient + rest // right
     for mono, coef in _terms(rest):
         if coef == 1 and len(mono) == 1 and len(tuple(_terms(rest))) == 1 and isinstance(mono[0], Div):
             return quotient + floordiv(mono[0].left, mono[0].right * right)
@@ -422,6 +424,8 @@ def remainder(left: Index, right: Index) -> Index:
     quotient, rest, right, low = _divide(left, right)
     if rest is None:
         return left - quotient * whole
+    if type(rest) is int and type(right) is int:
+        return rest % right * exact(whole, right) + low
     reduced = _of(_intern(("rem", rest, right), lambda: Rem(rest, right)))
     return reduced * exact(whole, right) + low
 

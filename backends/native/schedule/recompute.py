@@ -111,7 +111,9 @@ class _Recomputer:
     def _is_short(self, made: Statement) -> bool:
         """Whether it reduces few terms, and its readers all reduce over what it is computed at."""
         terms, readers = made.reduced_size, self.readers.get(made.target, [])
-        if made.reduction is None or made.reduction.startswith("arg") or type(terms) is not int or terms > _FEW:
+        if made.reduction is None or made.reduction.startswith("arg"):
+            return False
+        if type(terms) is not int or not 0 < terms <= _FEW:
             return False
         if made.target.rewritten or any(node.op in _IMPURE for node in operators_in(made.value)):
             return False

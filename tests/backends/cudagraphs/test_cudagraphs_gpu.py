@@ -148,6 +148,22 @@ def test_resized_images_are_eagers_between_infinite_pixels_too(mode):
         torch.testing.assert_close(given[0].grad, given[1].grad, equal_nan=True)
 
 
+def test_nearest_neighbors_are_eagers_under_autocast_and_in_channels_last():
+    def f(image, volume):
+        with torch.autocast("cuda", torch.bfloat16):
+            half = torch.nn.functional.conv2d(image, image[:, :, :1, :1])
+            return torch.nn.functional.interpolate(half, scale_factor=2), torch.nn.functional.interpolate(
+                volume, scale_factor=2
+            )
+
+    image = torch.rand(4, 4, 5, 5, device="cuda")
+    volume = torch.rand(2, 4, 3, 4, 4, device="cuda").to(memory_format=torch.channels_last_3d)
+    for found, eager in zip(_compile(f)(image, volume), f(image, volume), strict=True):
+        assert found.dtype is eager.dtype
+        assert found.stride() == eager.stride()
+        assert torch.equal(found, eager)
+
+
 def test_two_forwards_before_their_backwards():
     model = _network()
     twin = copy.deepcopy(model)

@@ -352,3 +352,14 @@ def test_power_of_bools(backend: str) -> None:
     m = torch.tensor([True, False, True])
     for got, expected in zip(torchmux.compile(function, backend=backend)(m), function(m), strict=True):
         assert got.dtype is expected.dtype and torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest3d", "_upsample_nearest_exact3d", "upsample_trilinear3d"])
+def test_volumes_that_are_resized_on_a_gpu_stay_in_channels_last(name: str) -> None:
+    aligned = [False] if name == "upsample_trilinear3d" else []
+    with new_fake_mode():
+        given = torch.empty(2, 3, 4, 4, 4, device="cuda").permute(0, 4, 1, 2, 3)
+        made = getattr(torch.ops.aten, name)(given, [3, 2, 6], *aligned, None)
+        plain = getattr(torch.ops.aten, name)(torch.empty(2, 4, 3, 4, 4, device="cuda"), [3, 2, 6], *aligned, None)
+    assert made.is_contiguous(memory_format=torch.channels_last_3d)
+    assert plain.is_contiguous()

@@ -81,6 +81,14 @@ def test_bounds_are_bounds() -> None:
                 assert min(values) >= bound
 
 
+def test_what_is_left_of_a_sum_is_divided_as_a_number() -> None:
+    d = index.var("d", 5)
+    assert index.floordiv(d * 2 + 3, 2) == d + 1
+    assert index.remainder(d * 2 + 3, 2) == 1
+    assert index.floordiv(d * 10 - 3, 5) == d * 2 - 1
+    assert index.remainder(d * 10 - 3, 5) == 2
+
+
 def test_what_may_be_negative_is_not_taken_for_a_size() -> None:
     n, at = index.size("n"), index.size("at", None)
     assert index.not_negative(n)

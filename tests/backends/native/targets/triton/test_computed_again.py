@@ -72,6 +72,11 @@ def test_what_is_read_in_one_order_or_checked_stays_apart(check) -> None:
     check(refused, torch.randn(8), torch.tensor([1, 2, 3, 4]))
 
 
+def test_sums_of_nothing(check) -> None:
+    check(lambda x: x[:, :0].square().sum(1)[:, None] + x, torch.randn(3, 4))
+    check(lambda x: (x[:, None, :0] - x[:, :0]).square().sum(2).amin(1), torch.randn(3, 4))
+
+
 def test_a_long_chain_ends(check) -> None:
     """Each step reads two places of the one before: as one expression, it would double in each."""
 
