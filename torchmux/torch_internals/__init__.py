@@ -34,6 +34,7 @@ from .aot import (
     Returns,
     aot_autograd,
     ask_torch_for_constants,
+    bases_among_results,
     checks_without_tokens,
     compiled_function,
     count_of_results,

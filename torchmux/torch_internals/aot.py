@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -125,6 +126,38 @@ def checks_without_tokens() -> Iterator[None]:
         yield
     finally:
         found.register(before)
+
+
+@contextlib.contextmanager
+def bases_among_results() -> Iterator[None]:
+    """Context manager under which AOTAutograd remakes what shows a result from that result.
+
+    Where inputs share memory and one of them is written, AOTAutograd counts inputs anew.  It then takes the number of a
+    result for that of an input, too, and shows another result.
+    """
+    from torch._functorch._aot_autograd import runtime_wrappers
+    from torch._functorch._aot_autograd.schemas import OutputType
+
+    before: Any = getattr(runtime_wrappers, "create_synthetic_base_metadata", None)
+    if before is None:  # a version of torch that has it elsewhere
+        yield
+        return
+    of_inputs = (OutputType.alias_of_input, OutputType.is_input)
+
+    def counted(told: Any, *args: Any, **settings: Any) -> Any:
+        hidden = copy.copy(told)
+        hidden.output_info = [o if o.output_type in of_inputs else replace(o, base_idx=None) for o in told.output_info]
+        made, indices = before(hidden, *args, **settings)
+        for at, result in enumerate(told.output_info):
+            if result.output_type not in of_inputs:
+                made.output_info[at] = replace(made.output_info[at], base_idx=result.base_idx)
+        return made, indices
+
+    runtime_wrappers.create_synthetic_base_metadata = counted
+    try:
+        yield
+    finally:
+        runtime_wrappers.create_synthetic_base_metadata = before
 
 
 def inputs_are_mutated() -> bool:

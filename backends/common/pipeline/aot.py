@@ -272,6 +272,7 @@ def _through_autograd(
         internals.modules_without_code(),
         internals.graphs_are_not_printed(),
         internals.checks_without_tokens(),
+        internals.bases_among_results(),
         recurrent_as_in_eager(gm, differentiated=True),
         SymbolicTensors(),
         differentiated_whole(whole),

@@ -235,3 +235,23 @@ def test_what_no_result_needs_is_not_run_where_nothing_is_compiled():
     assert result.data_ptr() == x.data_ptr()
     assert dtype is torch.float32
     assert not {"aten::sin", "aten::cos"} & {event.name for event in profile.function_events}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_a_view_of_a_result_shows_it_where_inputs_share_memory(backend):
+    """AOTAutograd counts inputs anew where one that is written shows another; results keep their numbers."""
+
+    def f(w, other, x, shown):
+        scaled = other * w.sum()
+        x[0] = 1
+        found = [scaled, x @ w, shown @ w]
+        return *found, found[2].detach(), found[1].detach(), found[0].detach()
+
+    w = torch.rand(3, 3, requires_grad=True)
+    compiled = torchmux.compile(f, backend=backend, fullgraph=True)
+    x, other = torch.rand(4, 3), torch.rand(4, 2)
+    y = x.clone()
+    expected, results = f(w, other, y, y[1:]), compiled(w, other, x, x[1:])
+    for at, base in ((3, 2), (4, 1), (5, 0)):
+        assert results[at].data_ptr() == results[base].data_ptr()
+    torch.testing.assert_close(results, expected)
