@@ -303,9 +303,9 @@ def _turned(first: Kernel, second: Kernel) -> Kernel | None:
         return None
     read = [at for m in second.members for b, at in m.statement.value.loads if b in first.writes]
     for at in read:
-        steps = {v: index.coefficient(at, v) for v in second.space}
-        if all(type(step) is int and step > 0 for step in steps.values()):
-            order = tuple(sorted(second.space, key=lambda v: -steps[v]))  # type: ignore[operator]
+        steps = {v: step for v in second.space if type(step := index.coefficient(at, v)) is int and step > 0}
+        if len(steps) == len(second.space):
+            order = tuple(sorted(second.space, key=lambda v: -steps[v]))
             return None if order == second.space else Kernel(order, second.inner, second.members)
     return None
 
