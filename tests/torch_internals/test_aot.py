@@ -79,6 +79,23 @@ def test_checks_are_plain_calls() -> None:
     assert not seen[2]
 
 
+@checks("bases_among_results")
+def test_a_view_of_a_result_shows_that_result() -> None:
+    def f(other: torch.Tensor, w: torch.Tensor, x: torch.Tensor, shown: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x.add_(1)
+        results = other * w, x * w, shown * w
+        return *results, results[2].detach()
+
+    def given() -> list[torch.Tensor]:
+        x = torch.ones(3)
+        return [torch.ones(3), torch.ones(3, requires_grad=True), x, x.view(3)]
+
+    with ti.bases_among_results():
+        compiled = ti.aot_autograd()(torch.fx.symbolic_trace(f), given(), fw_compiler=lambda gm, inputs: gm.forward)
+        results = compiled(*given())
+    assert results[3].data_ptr() == results[2].data_ptr()
+
+
 @checks("floats_stay")
 def test_no_pass_makes_tensors_of_floats() -> None:
     seen = []

@@ -135,6 +135,7 @@ def bases_among_results() -> Iterator[None]:
     Where inputs share memory and one of them is written, AOTAutograd counts inputs anew.  It then takes the number of a
     result for that of an input, too, and shows another result.
     """
+    aot_autograd()  # whose parts cannot be imported first
     from torch._functorch._aot_autograd import runtime_wrappers
     from torch._functorch._aot_autograd.schemas import OutputType
 
