@@ -43,7 +43,8 @@ def replaced(value: Node, made: Statement, *, anywhere: bool = False) -> Node | 
         if old.op == "load" and old.attr[0] is not made.target:
             return make("load", args, old.dtype, (old.attr[0], at(old.attr[1])))
         if old.op == "index":
-            return make("index", (), old.dtype, at(old.attr))
+            place = at(old.attr)
+            return make("const" if type(place) is int else "index", (), old.dtype, place)
         if old.op != "load":
             return old if args == old.args else make(old.op, args, old.dtype, old.attr)
         places = index.unflatten(at(old.attr[1]), sizes)

@@ -30,7 +30,7 @@ _SMOOTH = frozenset(
 them may contract a product and a sum; a comparison or a conversion to integers would make much of that."""
 
 
-_LEAST_BYTES, _OF_A_THREAD, _OF_ALL = 4 * 2**20, 96, 2**23
+_MOST_BYTES, _OF_A_THREAD, _OF_ALL = 4 * 2**20, 96, 2**23
 """What a kernel of its own is not worth on a GPU: such a value is not larger, takes a thread at most so many more
 instructions, and all threads so many."""
 _LARGEST, _DEEPEST = 512, 80
@@ -115,7 +115,9 @@ class _Recomputer:
             return False
         if type(terms) is not int or not 0 < terms <= _FEW:
             return False
-        if made.target.rewritten or any(node.op in _IMPURE for node in operators_in(made.value)):
+        if made.target.rewritten or made.target.over is not None:
+            return False
+        if any(node.op in _IMPURE for node in operators_in(made.value)):
             return False
         if terms * (made.value.cost + _LOAD_COST * len(made.value.loads)) > _OF_A_THREAD:
             return False
@@ -124,7 +126,7 @@ class _Recomputer:
     def _is_small(self, made: Statement, readers: list[Statement]) -> bool:
         """Whether its readers compute it sooner than a kernel begins; what a reduction is made into stays beside it."""
         count = index.product(v.size for v in made.kept)
-        if type(count) is not int or count * made.target.dtype.itemsize > _LEAST_BYTES or extents(made) is None:
+        if type(count) is not int or count * made.target.dtype.itemsize > _MOST_BYTES or extents(made) is None:
             return False
         if any(node.op in _IMPURE for node in operators_in(made.value)) or not self.reduced.isdisjoint(made.reads):
             return False

@@ -6,8 +6,11 @@ import itertools
 import random
 
 import pytest
+import torch
 
 from torchmux.backends.native.ir import index
+from torchmux.backends.native.ir.expressions import Buffer, Statement, make
+from torchmux.backends.native.schedule.inlining import replaced
 
 pytestmark = pytest.mark.usefixtures("fresh_tables")
 
@@ -87,6 +90,16 @@ def test_what_is_left_of_a_sum_is_divided_as_a_number() -> None:
     assert index.remainder(d * 2 + 3, 2) == 1
     assert index.floordiv(d * 10 - 3, 5) == d * 2 - 1
     assert index.remainder(d * 10 - 3, 5) == 2
+
+
+def test_a_place_that_turns_out_to_be_known_is_a_number() -> None:
+    """What stands in the place of a load may be a constant, and an index made of it is one."""
+    i = index.var("i", 5)
+    made = Buffer("made", torch.int64, (5,), (1,), torch.device("cpu"))
+    statement = Statement(made, i, make("const", (), torch.int64, 3), tuple(index.free(i)))
+    place = index.data(make("load", (), torch.int64, (made, i)))
+    found = replaced(make("index", (), torch.int64, place + 1), statement, anywhere=True)
+    assert found is make("const", (), torch.int64, 4)
 
 
 def test_what_may_be_negative_is_not_taken_for_a_size() -> None:

@@ -59,7 +59,6 @@ class _Extension:
         self.cls: Any = None
         self.why_not: str | None = None
         self.compiling: _Compilation | None = None
-        self.is_loaded_from_cache = False
 
     def look(self) -> Any:
         """The class of calls, or None: not yet, or never, if ``why_not`` says why."""
